@@ -1,0 +1,145 @@
+"""A whole benchmark with Ray Data: index, select, generate, score, and a row log from which a killed run goes on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+from corag_ray.batch.cluster import ray_cluster
+from corag_ray.batch.preflight import check_cpus
+from corag_ray.batch.row_writer import open_row_writer
+from corag_ray.build import build_answerer, build_selector, index_spec, run_fingerprint
+from corag_ray.config import Config
+from corag_ray.datasets.folder import Dataset
+from corag_ray.errors import CoragError
+from corag_ray.evaluation.make_row import make_row
+from corag_ray.evaluation.row_log import Row
+from corag_ray.indexing.build_index import IndexSpec
+from corag_ray.pipeline import QuestionPlan
+from corag_ray.types import Question
+
+Advance = Callable[[int, int], None]
+"""Told (questions done, questions in all) whenever a group is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Questions by fixed position: the unit of merged batches and of resume. `position` is the first one's."""
+
+    number: int
+    position: int
+    questions: tuple[Question, ...]
+
+
+def cut_groups(questions: Sequence[Question], group_size: int) -> list[Group]:
+    """Groups of `group_size` questions in order; the last may be smaller."""
+    starts = range(0, len(questions), group_size)
+    return [Group(n, start, tuple(questions[start : start + group_size])) for n, start in enumerate(starts)]
+
+
+def run_benchmark(
+    config: Config, dataset: Dataset, index_folder: Path, run_folder: Path, advance: Advance = lambda done, total: None
+) -> list[Row]:
+    """Run every question that the run folder does not hold yet; returns all rows, one a question, by position.
+
+    Raises:
+        DataError: the run folder cannot be used, or the index does not fit.
+        ConfigError: the plan cannot run on this cluster.
+        CoragError: more questions failed than `max_failed_share` bears; their rows are stored.
+    """
+    questions = dataset.questions[: config.limit]
+    groups = cut_groups(questions, config.group_size)
+    fingerprint = run_fingerprint(config, dataset)
+    ids = {group.number: [q.question_id for q in group.questions] for group in groups}
+    with open_row_writer(run_folder, fingerprint, ids) as writer:
+        missing = [groups[number] for number in writer.missing_groups]
+        advance(len(writer.rows), len(questions))
+        if missing:
+            spec = index_spec(config, dataset)
+            for group, plans, answers in run_groups(config, index_folder, spec, missing):
+                writer.append(
+                    [
+                        make_row(plan, a, fingerprint=fingerprint, position=group.position + i, budget_tokens=config.budget_tokens)
+                        for i, (plan, a) in enumerate(zip(plans, answers, strict=True))
+                    ]
+                )
+                advance(len(writer.rows), len(questions))
+        rows = writer.rows
+    _check_failures(rows, config.max_failed_share, run_folder)
+    return rows
+
+
+def run_groups(
+    config: Config, index_folder: Path, spec: IndexSpec, groups: Sequence[Group]
+) -> Iterator[tuple[Group, list[QuestionPlan], list[dict[str, Any]]]]:
+    """Each group with its plans and answers, as they are done; groups are spread over the stages' actor pools."""
+    plan = config.plan
+    stages = {"select": plan.select_actors}
+    if config.generation.enabled:
+        stages["generate"] = plan.generate_actors
+    by_number = {group.number: group for group in groups}
+    with ray_cluster() as cpus:
+        check_cpus(stages, plan, cpus)
+        items = [{"number": group.number, "payload": pickle.dumps(group.questions)} for group in groups]
+        data = ray.data.from_items(items, override_num_blocks=len(items))
+        data = data.map_batches(
+            _SelectStage,
+            fn_constructor_args=(config, index_folder.resolve(), spec),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=plan.select_actors),
+            num_cpus=plan.cpus_an_actor,
+        )
+        if config.generation.enabled:
+            data = data.map_batches(
+                _GenerateStage,
+                fn_constructor_args=(config,),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=plan.generate_actors),
+                num_cpus=plan.cpus_an_actor,
+            )
+        for row in data.iter_rows():
+            plans, answers = pickle.loads(row["payload"])
+            yield by_number[row["number"]], plans, answers
+
+
+def _check_failures(rows: Sequence[Row], max_failed_share: float, run_folder: Path) -> None:
+    failed = [row for row in rows if row["error"] is not None]
+    if len(failed) > max_failed_share * len(rows):
+        first = failed[0]["error"] or {"message": ""}
+        raise CoragError(
+            f"{len(failed)} of {len(rows)} questions failed, above max_failed_share = {max_failed_share:g}; "
+            f"the first, '{failed[0]['question_id']}': {first['message']} All rows are in {run_folder}."
+        )
+
+
+class _SelectStage:
+    """Ray Data actor: contexts for a group of questions a call."""
+
+    def __init__(self, config: Config, index_folder: Path, spec: IndexSpec) -> None:
+        self._selector = build_selector(config, index_folder, spec)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        plans = self._selector.select(pickle.loads(batch["payload"][0]))
+        return _one_row(batch, (plans, [{} for _ in plans]))
+
+
+class _GenerateStage:
+    """Ray Data actor: answers for a group of questions a call."""
+
+    def __init__(self, config: Config) -> None:
+        self._answerer = build_answerer(config)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        plans, _ = pickle.loads(batch["payload"][0])
+        answers = self._answerer.answer(plans)
+        return _one_row(batch, (plans, answers))
+
+
+def _one_row(batch: dict[str, Any], payload: object) -> dict[str, Any]:
+    return {"number": batch["number"], "payload": np.array([pickle.dumps(payload)], dtype=object)}

@@ -1,0 +1,110 @@
+"""Writes the row log so that a killed run goes on: a group of questions is appended as a whole, or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from corag_ray.errors import DataError
+from corag_ray.evaluation.row_log import Row
+
+ROWS = "rows.jsonl"
+
+Groups = Mapping[int, Sequence[str]]
+"""Group number to the ids of its questions: groups are cut by position, and one is the unit of batches and of resume."""
+
+
+class RowWriter:
+    """The row log of one run folder; use `open_row_writer`."""
+
+    def __init__(self, path: Path, groups: Groups, kept: Sequence[Row]) -> None:
+        """`kept` are the rows of groups that an earlier run finished."""
+        self._path = path
+        self._rows = {row["question_id"]: row for row in kept}
+        self._groups = groups
+
+    @property
+    def missing_groups(self) -> list[int]:
+        """Groups that still have to be run, in order."""
+        return [group for group, ids in self._groups.items() if any(i not in self._rows for i in ids)]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows so far, by position."""
+        return sorted(self._rows.values(), key=lambda row: row["position"])
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Add a group's rows; on disk when this returns."""
+        with self._path.open("a", encoding="utf-8") as log:
+            log.write("".join(map(_line, rows)))
+            log.flush()
+            os.fsync(log.fileno())
+        self._rows |= {row["question_id"]: row for row in rows}
+
+    def close(self) -> None:
+        """Rewrite the log in the order of the questions."""
+        _replace(self._path, self.rows)
+
+
+@contextmanager
+def open_row_writer(folder: Path, fingerprint: str, groups: Groups) -> Iterator[RowWriter]:
+    """The row log of a run folder, locked against a second run; half-written groups of an earlier run are dropped.
+
+    Raises:
+        DataError: the folder cannot be written, is in use, or holds rows of another configuration.
+    """
+    path = folder / ROWS
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise DataError(f"cannot write to {folder}: {error.strerror or error}.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(f"another run is writing to {folder}: wait for it, or choose another folder.") from error
+        kept = _finished_rows(_readable_rows(path), fingerprint, groups, folder)
+        _replace(path, kept)
+        writer = RowWriter(path, groups, kept)
+        yield writer
+        writer.close()
+
+
+def _readable_rows(path: Path) -> list[Row]:
+    """Rows up to the first broken line: what a kill cut short is the last line, and its group is run again."""
+    rows: list[Row] = []
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
+
+
+def _finished_rows(rows: Sequence[Row], fingerprint: str, groups: Groups, folder: Path) -> list[Row]:
+    """The rows whose whole group is there, each question once."""
+    by_id = {row["question_id"]: row for row in rows}
+    others = {row["fingerprint"] for row in rows} - {fingerprint}
+    if others:
+        raise DataError(
+            f"{folder} holds rows of another configuration ({others.pop()}, this one is {fingerprint}): "
+            "choose another folder."
+        )
+    whole = [ids for ids in groups.values() if all(i in by_id for i in ids)]
+    return sorted((by_id[i] for ids in whole for i in ids), key=lambda row: row["position"])
+
+
+def _replace(path: Path, rows: Sequence[Row]) -> None:
+    scratch = path.with_suffix(".partial")
+    scratch.write_text("".join(map(_line, rows)), encoding="utf-8")
+    scratch.replace(path)
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,156 @@
+"""From names in a configuration to objects: the only place that knows which class a name stands for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from corag_ray import pipeline
+from corag_ray.config import Config, Method, PolicyTreeStrategy
+from corag_ray.core.policy_tree import PolicyTreeSearch
+from corag_ray.core.ranked import RankedFill
+from corag_ray.datasets.folder import Dataset
+from corag_ray.errors import unknown_name
+from corag_ray.indexing.build_index import IndexSpec
+from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
+from corag_ray.models.torch_setup import Compute
+from corag_ray.prompts import PROMPTS
+
+EMBEDDERS: Mapping[str, PackagedModel] = {"minilm": MINILM}
+GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
+"""Model names of the `local` profile."""
+
+
+def _late_interaction(embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
+    from corag_ray.models.reranker import LateInteraction
+
+    return LateInteraction(embedder, index.token_vectors)
+
+
+RERANKERS: Mapping[str, Callable[[Embedder, OpenIndex], Reranker[Any]]] = {"late_interaction": _late_interaction}
+
+
+def compute(config: Config) -> Compute:
+    """How this run's processes compute."""
+    return Compute(config.plan.threads, config.deterministic)
+
+
+def build_embedder(config: Config) -> Embedder:
+    """The embedder, loaded."""
+    compute(config).apply()  # before transformers is imported: it reads the offline variables once
+    from corag_ray.models.embedder import MeanPooledEmbedder
+
+    return MeanPooledEmbedder(_look_up("embedder", config.embedder, EMBEDDERS).folder(), compute(config))
+
+
+def build_tokenizer(config: Config) -> PromptTokenizer:
+    """The generator's tokenizer, without its weights."""
+    compute(config).apply()
+    from corag_ray.models.generator import ChatTokenizer
+
+    name = config.generation.model
+    return ChatTokenizer(_look_up("generator", name, GENERATORS).folder(), name)
+
+
+def build_generator(config: Config) -> Generator:
+    """The generator, loaded."""
+    compute(config).apply()
+    from corag_ray.models.generator import ChatTokenizer, TransformersGenerator
+
+    name = config.generation.model
+    folder = _look_up("generator", name, GENERATORS).folder()
+    return TransformersGenerator(folder, ChatTokenizer(folder, name), compute(config))
+
+
+def build_answerer(config: Config) -> pipeline.Answerer:
+    """The second half of the pipeline."""
+    return pipeline.Answerer(build_generator(config), config.generation.max_new_tokens)
+
+
+def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipeline.Selector:
+    """The first half of the pipeline, over a finished index."""
+    embedder = build_embedder(config)
+    index = open_index(index_folder, spec, embedder, config.retrieval.kind)
+    names = {method.reranker for method in config.methods.values() if method.strategy}
+    return pipeline.Selector(
+        store=index.store,
+        first_stage=index.first_stage,
+        rerankers={name: RERANKERS[name](embedder, index) for name in names},
+        tokenizer=build_tokenizer(config),
+        prompt=PROMPTS[config.generation.prompt],
+        methods={name: _method(method) for name, method in config.methods.items()},
+        num_candidates=config.retrieval.num_candidates,
+        budget_tokens=config.budget_tokens,
+        max_new_tokens=config.generation.max_new_tokens,
+    )
+
+
+def check_names(config: Config) -> None:
+    """Refuse names that no table holds, before anything is loaded.
+
+    Raises:
+        ConfigError: an unknown embedder, generator, prompt or reranker; the message suggests the nearest.
+    """
+    _look_up("embedder", config.embedder, EMBEDDERS)
+    _look_up("generator", config.generation.model, GENERATORS)
+    _look_up("prompt", config.generation.prompt, PROMPTS)
+    for method in config.methods.values():
+        _look_up("reranker", method.reranker, RERANKERS)
+
+
+def index_spec(config: Config, dataset: Dataset) -> IndexSpec:
+    """What the index of this corpus depends on."""
+    return IndexSpec(
+        corpus=dataset.fingerprint,
+        chunking=config.chunking,
+        embedder=str(EMBEDDERS[config.embedder].revision),
+        dtype=compute(config).dtype_name,
+        cost_tokenizer=str(GENERATORS[config.generation.model].revision),
+        store_token_vectors_up_to_mb=config.store_token_vectors_up_to_mb,
+    )
+
+
+def default_index_folder(root: Path, config: Config, dataset: Dataset) -> Path:
+    """Where this corpus's index is kept: one folder for each thing that an index depends on."""
+    spec = json.dumps(dataclasses.asdict(index_spec(config, dataset)), sort_keys=True)
+    return root / "indexes" / f"{dataset.name}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
+
+
+def run_fingerprint(config: Config, dataset: Dataset) -> str:
+    """Hash of what a row's numbers depend on: configuration, corpus, questions, models and number type."""
+    parts = [
+        config.numbers,
+        dataset.fingerprint,
+        dataset.questions_fingerprint,
+        str(EMBEDDERS[config.embedder].revision),
+        str(GENERATORS[config.generation.model].revision),
+        compute(config).dtype_name,
+        importlib.metadata.version("corag_ray"),
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _method(method: Method) -> pipeline.Method:
+    strategy = method.strategy
+    if strategy is None:
+        return pipeline.Method(method.source)
+    make: pipeline.NewStrategy
+    if isinstance(strategy, PolicyTreeStrategy):
+        make = functools.partial(PolicyTreeSearch, params=strategy.params)
+    else:
+        make = functools.partial(RankedFill, params=strategy.params)
+    return pipeline.Method(method.source, make, method.reranker)
+
+
+def _look_up(what: str, name: str, table: Mapping[str, Any]) -> Any:
+    if name not in table:
+        raise unknown_name(what, name, table)
+    return table[name]

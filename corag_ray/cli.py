@@ -1,0 +1,198 @@
+"""The front door: `corag ask | index | bench | models`. Parses, calls and prints; decides nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from corag_ray.config import Config, load_config
+from corag_ray.errors import CoragError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Cost-constrained retrieval for RAG on Ray: ordered chunk combinations under a token budget.",
+)
+screen = Console(stderr=True)
+"""Everything for people goes to standard error; standard output holds the answer or the figures."""
+
+RUNS = Path("runs")
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; the defaults without one.")]
+Data = Annotated[
+    str | None, typer.Option("--data", help="'sample', a folder, or the name of a folder under $CORAG_DATA.")
+]
+Budget = Annotated[int | None, typer.Option("--budget", help="Tokens that the selection may cost.")]
+Root = Annotated[Path, typer.Option("--root", help="Folder of runs and indexes.")]
+Deterministic = Annotated[
+    bool | None, typer.Option("--deterministic", help="float32, fixed batches, one thread: equal byte for byte.")
+]
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    config: ConfigFile = None,
+    data: Data = None,
+    budget: Budget = None,
+    language: Annotated[str, typer.Option(help="Language of the prompt's words: en, zh or es.")] = "en",
+    method: Annotated[str, typer.Option(help="A method of the configuration.")] = "corag",
+    deterministic: Deterministic = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    root: Root = RUNS,
+) -> None:
+    """Answer one question from a corpus and show the chunks that the answer rests on."""
+    from corag_ray.batch.index_job import ensure_index
+    from corag_ray.build import build_answerer, build_selector, check_names, default_index_folder, index_spec
+    from corag_ray.datasets.folder import load_dataset
+    from corag_ray.errors import unknown_name
+    from corag_ray.types import Question
+
+    run = _load(config, dataset=data, budget_tokens=budget, deterministic=deterministic)
+    if method not in run.methods:
+        raise unknown_name("method", method, run.methods)
+    run = run.model_copy(update={"methods": {method: run.methods[method]}})
+    check_names(run)
+    dataset = load_dataset(run.dataset)
+    folder = default_index_folder(root, run, dataset)
+    with _bars() as bars:
+        ensure_index(run, dataset, folder, _advance(bars, "indexing"))
+    selector = build_selector(run, folder, index_spec(run, dataset))
+    [plan] = selector.select([Question("asked", question, language=language)])
+    if plan.error is not None:
+        raise plan.error
+    chosen = plan.methods[method]
+    answer = build_answerer(run).answer([plan])[0][method].text if run.generation.enabled else None
+    sources = [
+        {"doc_id": c.doc_id, "start": c.start, "end": c.end, "cost": c.cost, "text": c.text} for c in chosen.selection
+    ]
+    if as_json:
+        record = {"question": question, "method": method, "answer": answer, "sources": sources, "score": chosen.score}
+        record |= {"context_tokens": chosen.context_tokens, "budget_tokens": run.budget_tokens, "pairs": chosen.pairs}
+        print(json.dumps(record | {"notes": chosen.notes}, ensure_ascii=False))
+        return
+    print(answer or "(no answer: generation is switched off)")
+    _print_sources(sources, f"{chosen.context_tokens} of {run.budget_tokens} tokens, {chosen.pairs} pairs scored")
+    for note in chosen.notes:
+        screen.print(f"Note: {note}.")
+
+
+@app.command()
+def index(
+    config: ConfigFile = None, data: Data = None, deterministic: Deterministic = None, root: Root = RUNS
+) -> None:
+    """Build the index of a corpus, or go on with a half-built one."""
+    from corag_ray.batch.index_job import ensure_index
+    from corag_ray.build import check_names, default_index_folder
+    from corag_ray.datasets.folder import load_dataset
+    from corag_ray.indexing.open_index import read_manifest
+
+    run = _load(config, dataset=data, deterministic=deterministic)
+    check_names(run)
+    dataset = load_dataset(run.dataset)
+    folder = default_index_folder(root, run, dataset)
+    with _bars() as bars:
+        built = ensure_index(run, dataset, folder, _advance(bars, "indexing"))
+    screen.print(f"{'Built' if built else 'Already there'}: {folder}")
+    print(json.dumps({"folder": str(folder), **read_manifest(folder)}, ensure_ascii=False))
+
+
+@app.command()
+def bench(
+    experiment: Annotated[Path | None, typer.Argument(help="YAML file; the sample with the defaults without one.")] = None,
+    data: Data = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many questions.")] = None,
+    budget: Budget = None,
+    deterministic: Deterministic = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default one named for the configuration.")] = None,
+    root: Root = RUNS,
+) -> None:
+    """Run every method on every question and write rows, summary and report; a killed run goes on where it was.
+
+    The last line of standard output is one JSON object of figures.
+    """
+    from corag_ray.batch.estimate import duration_text
+    from corag_ray.batch.experiment import REPORT, open_experiment, run_experiment
+    from corag_ray.reports.table import summary_table
+
+    run = _load(experiment, dataset=data, limit=limit, budget_tokens=budget, deterministic=deterministic)
+    opened = open_experiment(run, experiment.stem if experiment else run.dataset, root, out)
+    screen.print(
+        f"{opened.num_questions} questions x {len(run.methods)} methods, budget {run.budget_tokens} tokens; "
+        f"about {duration_text(opened.estimate_seconds())} if nothing is there yet. Run folder: {opened.run_folder}"
+    )
+    with _bars() as bars:
+        summary, figures = run_experiment(opened, _advance(bars, "indexing"), _advance(bars, "answering"))
+    Console().print(summary_table(summary))
+    screen.print(f"Report: {opened.run_folder / REPORT}")
+    print(json.dumps(figures))
+
+
+@app.command()
+def models() -> None:
+    """List the models that a configuration can name, and whether their weights are here."""
+    from corag_ray.build import EMBEDDERS, GENERATORS, RERANKERS
+
+    table = Table("name", "kind", "weights", "ready")
+    for kind, packaged in (("embedder", EMBEDDERS), ("generator", GENERATORS)):
+        for name, model in packaged.items():
+            table.add_row(name, kind, model.revision or f"{model.package} (not installed)", model.state)
+    for name in RERANKERS:
+        table.add_row(name, "reranker", "the embedder's", "-")
+    Console().print(table)
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """What a user can mend becomes one sentence on standard error and exit status 2."""
+    try:
+        yield
+    except CoragError as error:
+        screen.print(f"[bold red]corag:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def main() -> None:
+    """Run the command."""
+    with reporting_errors():
+        app()
+
+
+def _load(path: Path | None, **changes: Any) -> Config:
+    return load_config(path, changes)
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=screen) as bars:
+        yield bars
+
+
+def _advance(bars: Progress, label: str) -> Any:
+    """A callback (done, total) that draws one bar; the bar appears when it is first told something."""
+    task: list[Any] = []
+
+    def advance(done: int, total: int) -> None:
+        if not task:
+            task.append(bars.add_task(label, total=total, completed=done))
+        bars.update(task[0], completed=done, total=total)
+
+    return advance
+
+
+def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
+    table = Table("", "document", "tokens", "text", title=title)
+    for number, source in enumerate(sources, start=1):
+        table.add_row(str(number), source["doc_id"], str(source["cost"]), " ".join(source["text"].split())[:160] + " …")
+    screen.print(table)

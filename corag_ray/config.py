@@ -1,0 +1,165 @@
+"""The one schema: what a run is made of. Text from outside (YAML, later HTTP) enters here; unknown keys are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from corag_ray.core.policy_tree import PRESETS, SearchParams
+from corag_ray.core.ranked import RankedParams
+from corag_ray.errors import ConfigError, CoragError, unknown_name
+from corag_ray.indexing.chunking import Chunking
+
+
+class Section(BaseModel):
+    """Base of every section: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Retrieval(Section):
+    """The first stage: which index, and how many candidates."""
+
+    kind: Literal["hybrid", "dense", "lexical"] = "hybrid"
+    num_candidates: int = Field(60, ge=1, le=1000)
+
+
+class RankedStrategy(Section):
+    """NaiveRAG: the best singles until the budget is full."""
+
+    kind: Literal["ranked"]
+    params: RankedParams = RankedParams()
+
+
+class PolicyTreeStrategy(Section):
+    """CORAG's tree search: a preset, with single parameters changed if wanted."""
+
+    kind: Literal["policy_tree"]
+    preset: str = "report"
+    changes: Mapping[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> PolicyTreeStrategy:
+        _ = self.params
+        return self
+
+    @property
+    def params(self) -> SearchParams:
+        """The preset with its changes."""
+        if self.preset not in PRESETS:
+            raise unknown_name("preset", self.preset, PRESETS)
+        known = {field.name for field in dataclasses.fields(SearchParams)}
+        for name in self.changes:
+            if name not in known:
+                raise unknown_name("search parameter", name, known)
+        return dataclasses.replace(PRESETS[self.preset], **self.changes)
+
+
+Strategy = Annotated[RankedStrategy | PolicyTreeStrategy, Field(discriminator="kind")]
+
+
+class Method(Section):
+    """A candidate source and, for retrieved candidates, a strategy and the reranker it asks."""
+
+    source: Literal["retrieval", "gold", "none"] = "retrieval"
+    strategy: Strategy | None = None
+    reranker: str = "late_interaction"
+
+    @model_validator(mode="after")
+    def _complete(self) -> Method:
+        if (self.source == "retrieval") != (self.strategy is not None):
+            raise ConfigError("a method over retrieved candidates needs a strategy; `gold` and `none` take none.")
+        return self
+
+
+def _default_methods() -> dict[str, Method]:
+    return {
+        "naive_rag": Method(strategy=RankedStrategy(kind="ranked")),
+        "corag": Method(strategy=PolicyTreeStrategy(kind="policy_tree", preset="report")),
+        "no_context": Method(source="none"),
+        "gold_passages": Method(source="gold"),
+    }
+
+
+class Generation(Section):
+    """The answer: length, prompt, and whether to write it at all."""
+
+    enabled: bool = True
+    max_new_tokens: int = Field(48, ge=1)
+    prompt: str = "seed"
+    model: str = "smollm2"
+
+
+class Plan(Section):
+    """How a run is spread over the machine; nothing here changes a number.
+
+    The fractions of a CPU are what Ray is asked for; `threads` is what each process of torch then uses.
+    """
+
+    select_actors: int = Field(1, ge=1)
+    generate_actors: int = Field(1, ge=1)
+    embed_actors: int = Field(1, ge=1)
+    cpus_an_actor: float = Field(0.5, gt=0)
+    threads: int = Field(2, ge=1)
+
+
+class Config(Section):
+    """One run: data, models, methods and the budget they share."""
+
+    profile: Literal["local"] = "local"
+    dataset: str = "sample"
+    limit: int | None = Field(None, ge=1)
+    seed: int = 0
+    deterministic: bool = False
+    budget_tokens: int = Field(512, ge=1)
+    group_size: int = Field(16, ge=1)
+    max_failed_share: float = Field(0.05, ge=0, le=1)
+    embedder: str = "minilm"
+    store_token_vectors_up_to_mb: int = Field(1500, ge=0)
+    chunking: Chunking = Chunking()
+    retrieval: Retrieval = Retrieval()
+    generation: Generation = Generation()
+    methods: dict[str, Method] = Field(default_factory=_default_methods, min_length=1)
+    plan: Plan = Plan()
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What changes numbers, as JSON values. Left out: the plan, how many questions, how many failures are borne."""
+        return self.model_dump(mode="json", exclude={"plan", "limit", "max_failed_share"})
+
+
+def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> Config:
+    """A configuration from a YAML file (the defaults without one), with top-level values replaced by `changes`.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds an unknown key or a bad value; the message names the place.
+    """
+    values: Any = {}
+    if path is not None:
+        try:
+            values = yaml.safe_load(path.read_text("utf-8")) or {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
+    where = str(path or "the command line")
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where} must hold a mapping, not {type(values).__name__}.")
+    try:
+        return Config.model_validate(values | {k: v for k, v in (changes or {}).items() if v is not None})
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_first_problem(error)}") from error
+    except CoragError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first problem as one sentence: where it is, what came, and the nearest known key."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"unknown key '{place}'; remove it or correct its spelling."
+    return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {str(first['input'])[:60]!r}."

@@ -1,0 +1,61 @@
+"""What a strategy sees of a query, and how it asks for scores without calling anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from corag_ray.types import Combination
+
+Reading = Literal["raw", "calibrated"]
+"""Which of a reranker's two values a strategy is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidates of one query, numbered 0..k-1 by first-stage rank: all that a strategy ever sees.
+
+    Attributes:
+        costs: [k] generator tokens of each candidate as the prompt renders it; at least 1.
+        priors: [k] first-stage score, not increasing.
+        documents: [k] number of the candidate's document; equal numbers mean the same document.
+        positions: [k] place of the candidate within its document.
+    """
+
+    costs: tuple[int, ...]
+    priors: tuple[float, ...]
+    documents: tuple[int, ...]
+    positions: tuple[int, ...]
+
+    def __len__(self) -> int:
+        """Number of candidates, k."""
+        return len(self.costs)
+
+    def cost(self, combination: Combination) -> int:
+        """Tokens of a combination: the sum of its candidates' costs."""
+        return sum(self.costs[i] for i in combination)
+
+
+class Strategy(Protocol):
+    """One way to choose a combination within a budget.
+
+    A strategy is a pure function of what it was told: the same tells give the same asks, whatever the time or the company.
+    """
+
+    reading: Reading
+
+    def ask(self, limit: int) -> list[Combination]:
+        """The next combinations to score, at most `limit` (>= 1) of them; `[]` means finished.
+
+        Asking twice without telling gives the same answer.
+        """
+        ...
+
+    def tell(self, scores: Mapping[Combination, float | None]) -> None:
+        """Give the scores of the last ask. `None`: it could not be scored; it is never chosen and brings no reward."""
+        ...
+
+    def best(self) -> tuple[Combination, float] | None:
+        """The chosen combination and its score; `None` when nothing that fits has a score."""
+        ...

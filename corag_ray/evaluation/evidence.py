@@ -1,0 +1,45 @@
+"""How much of a question's evidence the selected chunks hold, and how many of the chunks hold some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corag_ray.types import Chunk, Evidence, Span
+
+
+def evidence_recall(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) -> float | None:
+    """The share of evidence spans that a selected chunk covers; None when the question marks no evidence.
+
+    A span longer than twice the chunk size can only be covered through its marked answer: pieces in several chunks do
+    not add up, since a reader of one piece has not seen the evidence.
+    """
+    if not evidence:
+        return None
+    covered = sum(any(_covers(chunk, item) for chunk in chunks) for item in evidence)
+    return covered / len(evidence)
+
+
+def evidence_precision(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) -> float | None:
+    """The share of selected chunks that cover at least one evidence span.
+
+    None when nothing is selected, and when the question marks no evidence: a chunk is not wrong because nobody looked.
+    """
+    if not evidence or not chunks:
+        return None
+    useful = sum(any(_covers(chunk, item) for item in evidence) for chunk in chunks)
+    return useful / len(chunks)
+
+
+def _covers(chunk: Chunk, item: Evidence) -> bool:
+    """Whether the chunk holds at least half of the span, or the whole marked answer; an empty span is never held."""
+    shared = _shared_characters(chunk, item.span)
+    if shared > 0 and 2 * shared >= item.span.end - item.span.start:
+        return True
+    answer = item.answer
+    return answer is not None and 0 < answer.end - answer.start == _shared_characters(chunk, answer)
+
+
+def _shared_characters(chunk: Chunk, span: Span) -> int:
+    if chunk.doc_id != span.doc_id:
+        return 0
+    return max(0, min(chunk.end, span.end) - max(chunk.start, span.start))

@@ -1,0 +1,77 @@
+"""Makes the stored row of a question from its plan and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from corag_ray.evaluation.evidence import evidence_precision, evidence_recall
+from corag_ray.evaluation.rouge import rouge
+from corag_ray.evaluation.row_log import SCHEMA_VERSION, MethodResult, Row, StoredRouge
+from corag_ray.pipeline import MethodPlan, QuestionPlan
+from corag_ray.types import Generation, Question
+
+GOLD = "gold_passages"
+"""The method whose answer is the generated reference."""
+
+
+def make_row(
+    plan: QuestionPlan, answers: Mapping[str, Generation], *, fingerprint: str, position: int, budget_tokens: int
+) -> Row:
+    """The row of one question.
+
+    The generated reference is the answer of the method `gold_passages` in the same run; without that method, or without
+    gold passages for the question, ROUGE against it is None.
+    """
+    question = plan.question
+    gold = plan.methods.get(GOLD)
+    reference = answers[GOLD].text if GOLD in answers and gold is not None and gold.selection else None
+    methods = {} if plan.error else plan.methods
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "question_id": question.question_id,
+        "fingerprint": fingerprint,
+        "position": position,
+        "language": question.language,
+        "kind": question.kind,
+        "question": question.text,
+        "answers": list(question.answers),
+        "error": {"kind": type(plan.error).__name__, "message": str(plan.error)} if plan.error else None,
+        "candidate_recall": None if plan.error else evidence_recall(question.evidence, plan.candidates),
+        "num_candidates": len(plan.candidates),
+        "methods": {
+            name: _method_result(question, method, answers.get(name), reference, budget_tokens)
+            for name, method in methods.items()
+        },
+    }
+
+
+def _method_result(
+    question: Question, plan: MethodPlan, answer: Generation | None, reference: str | None, budget_tokens: int
+) -> MethodResult:
+    return {
+        "selection": [
+            {"chunk_id": f"{c.chunk_id:016x}", "doc_id": c.doc_id, "start": c.start, "end": c.end, "cost": c.cost}
+            for c in plan.selection
+        ],
+        "score": plan.score,
+        "pairs": plan.pairs,
+        "budget_tokens": budget_tokens,
+        "effective_budget_tokens": plan.effective_budget_tokens,
+        "context_tokens": plan.context_tokens,
+        "prompt_tokens": plan.prompt_tokens,
+        "new_tokens": answer.new_tokens if answer else 0,
+        "finish_reason": answer.finish_reason if answer else None,
+        "answer": answer.text if answer else None,
+        "reranker": plan.reranker,
+        "evidence_recall": evidence_recall(question.evidence, plan.selection),
+        "evidence_precision": evidence_precision(question.evidence, plan.selection),
+        "rouge_set": _stored_rouge(answer, question.answers),
+        "rouge_generated": _stored_rouge(answer, (reference,) if reference else ()),
+        "latency_ms": {stage: round(ms, 3) for stage, ms in plan.latency_ms.items()},
+        "notes": plan.notes,
+    }
+
+
+def _stored_rouge(answer: Generation | None, references: tuple[str, ...]) -> StoredRouge | None:
+    scores = rouge(answer.text, references) if answer else None
+    return {"rouge1": scores.rouge1, "rouge2": scores.rouge2, "rougeL": scores.rougeL} if scores else None

@@ -1,0 +1,122 @@
+"""The row log: the shape of one stored row, a JSON object a question, and its reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NoReturn, TypedDict, cast
+
+from corag_ray.errors import DataError
+
+SCHEMA_VERSION = 1
+
+
+class RowFailure(TypedDict):
+    """Why a question has no result."""
+
+    kind: str
+    message: str
+
+
+class SelectedChunk(TypedDict):
+    """One chunk of a selection, in the order of the prompt; `chunk_id` in hexadecimal."""
+
+    chunk_id: str
+    doc_id: str
+    start: int
+    end: int
+    cost: int
+
+
+class StoredRouge(TypedDict):
+    """F1 values, as `rouge.RougeScores` has them."""
+
+    rouge1: float
+    rouge2: float
+    rougeL: float
+
+
+class MethodResult(TypedDict):
+    """What one method did with one question.
+
+    `context_tokens` is recounted from the encoded prompt; `rouge_set` is against the data set's answers,
+    `rouge_generated` against the answer that the same generator writes from the gold passages.
+    """
+
+    selection: list[SelectedChunk]
+    score: float | None
+    pairs: int
+    budget_tokens: int
+    effective_budget_tokens: int
+    context_tokens: int
+    prompt_tokens: int
+    new_tokens: int
+    finish_reason: str | None
+    answer: str | None
+    reranker: str | None
+    evidence_recall: float | None
+    evidence_precision: float | None
+    rouge_set: StoredRouge | None
+    rouge_generated: StoredRouge | None
+    latency_ms: dict[str, float]
+    notes: list[str]
+
+
+class Row(TypedDict):
+    """One question: every method's result, or the error that stopped it."""
+
+    schema_version: int
+    question_id: str
+    fingerprint: str
+    position: int
+    language: str
+    kind: str | None
+    question: str
+    answers: list[str]
+    error: RowFailure | None
+    candidate_recall: float | None
+    num_candidates: int
+    methods: dict[str, MethodResult]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a JSONL row log, in the file's order.
+
+    Raises:
+        DataError: A line is no row of this schema version, or a question stands twice; names file and line.
+    """
+    rows: list[Row] = []
+    first_lines: dict[tuple[str, int], int] = {}
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                row = _parse_row(line, f"{path}:{number}")
+                first = first_lines.setdefault((row["question_id"], row["position"]), number)
+                if first != number:  # counted twice, a question would narrow every interval
+                    raise DataError(f"{path}:{number}: question '{row['question_id']}' already stands in line {first}.")
+                rows.append(row)
+    return rows
+
+
+def _parse_row(line: str, place: str) -> Row:
+    try:
+        row = json.loads(line, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise DataError(f"{place}: expected one JSON object a line, got {error}.") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: expected a JSON object, got {type(row).__name__}.")
+    if row.get("schema_version") != SCHEMA_VERSION:
+        raise DataError(f"{place}: expected schema_version {SCHEMA_VERSION}, got {row.get('schema_version')!r}.")
+    missing = [key for key in Row.__annotations__ if key not in row]
+    methods = row.get("methods", {})
+    if not isinstance(methods, dict) or not all(isinstance(result, dict) for result in methods.values()):
+        raise DataError(f"{place}: expected methods to be an object of objects, by method name.")
+    for name, result in methods.items():
+        missing += [f"methods.{name}.{key}" for key in MethodResult.__annotations__ if key not in result]
+    if missing:
+        raise DataError(f"{place}: the row lacks {', '.join(missing)}.")
+    return cast(Row, row)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name}, which is not JSON; what is missing is null")

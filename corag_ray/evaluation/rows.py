@@ -1,0 +1,150 @@
+"""Stored rows summed up: means, intervals, paired differences and the headline of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from corag_ray.errors import unknown_name
+from corag_ray.evaluation.intervals import bootstrap_interval, mean, paired_bootstrap
+from corag_ray.evaluation.row_log import SCHEMA_VERSION, MethodResult, Row, read_rows
+from corag_ray.evaluation.summary import Estimate, MethodSummary, Slice, Summary
+
+__all__ = [  # rows and their reader come along, so that a caller imports one module
+    "BOUNDS",
+    "METRICS",
+    "SCHEMA_VERSION",
+    "MethodResult",
+    "Row",
+    "headline",
+    "metric_value",
+    "read_rows",
+    "summarise",
+]
+
+BOUNDS = frozenset({"no_context", "gold_passages"})
+"""Methods that are a floor or ceiling: shown beside the others, never the baseline and never the best."""
+
+METRICS = (
+    *(f"rouge_{against}.{name}" for against in ("set", "generated") for name in ("rouge1", "rouge2", "rougeL")),
+    *("evidence_recall", "evidence_precision", "context_tokens", "prompt_tokens", "pairs", "latency_ms"),
+)
+DIFFERENCE_METRICS = ("rouge_set.rougeL", "rouge_generated.rougeL", "evidence_recall", "context_tokens", "latency_ms")
+SLICE_METRICS = ("rouge_set.rougeL", "evidence_recall")
+_SLICED_BY: tuple[Literal["language", "kind"], ...] = ("language", "kind")
+
+
+def summarise(
+    rows: Sequence[Row], seed: int = 0, baseline: str | None = None, bounds: Collection[str] = BOUNDS
+) -> Summary:
+    """Means, intervals and paired differences of a run; a failed row is counted and enters no mean.
+
+    Args:
+        rows: The run's rows.
+        seed: Seed of every bootstrap.
+        baseline: Method that the others are compared with; by default the first that is not in `bounds`.
+        bounds: Names of the floor and ceiling methods.
+
+    Raises:
+        ConfigError: The baseline is not a method of these rows.
+    """
+    good = [row for row in rows if row["error"] is None]
+    names = list(dict.fromkeys(name for row in good for name in row["methods"]))
+    if baseline is not None and names and baseline not in names:
+        raise unknown_name("baseline method", baseline, names)
+    chosen = next((name for name in names if (name == baseline if baseline else name not in bounds)), None)
+    return Summary(
+        rows=len(rows),
+        failed=len(rows) - len(good),
+        candidate_recall=_estimate([row["candidate_recall"] for row in good], seed),
+        baseline=chosen,
+        methods=tuple(_method_summary(name, good, len(rows), name in bounds, seed) for name in names),
+        differences={
+            name: {
+                metric: paired_bootstrap(_column(good, name, metric), _column(good, chosen, metric), seed)
+                for metric in DIFFERENCE_METRICS
+            }
+            for name in names
+            if chosen is not None and name != chosen
+        },
+        slices=tuple(_slice(good, by, value, seed) for by in _SLICED_BY for value in _distinct(good, by)),
+    )
+
+
+def headline(summary: Summary) -> dict[str, Any]:
+    """The few numbers that stand for a run: for each method six means, and the counts to read them with."""
+    metrics = {
+        "rouge_l_set": "rouge_set.rougeL",
+        "rouge_l_generated": "rouge_generated.rougeL",
+        "evidence_recall": "evidence_recall",
+        "tokens": "context_tokens",
+        "pairs": "pairs",
+        "latency_ms": "latency_ms",
+    }
+    return {
+        "methods": {
+            method.name: {short: method.estimates[metric].mean for short, metric in metrics.items()}
+            for method in summary.methods
+        },
+        "rows": summary.rows,
+        "failed": summary.failed,
+        "over_budget": summary.over_budget,
+    }
+
+
+def metric_value(result: MethodResult, metric: str) -> float | None:
+    """One of `METRICS` for one question; None when it was not measured."""
+    if metric == "latency_ms":
+        return sum(result["latency_ms"].values()) if result["latency_ms"] else None
+    group, _, name = metric.partition(".")
+    value = cast(Mapping[str, Any], result)[group]
+    if value is None:
+        return None
+    return float(value[name] if name else value)
+
+
+def _method_summary(name: str, good: Sequence[Row], total: int, is_bound: bool, seed: int) -> MethodSummary:
+    results = [row["methods"][name] for row in good if name in row["methods"]]
+    columns = {metric: [metric_value(result, metric) for result in results] for metric in METRICS}
+    latencies = [value for value in columns["latency_ms"] if value is not None]
+    stages = dict.fromkeys(stage for result in results for stage in result["latency_ms"])
+    p50, p95 = (float(value) for value in np.percentile(latencies, [50, 95])) if latencies else (None, None)
+    return MethodSummary(
+        name=name,
+        is_bound=is_bound,
+        n=len(results),
+        failed=total - len(results),
+        estimates={metric: _estimate(column, seed) for metric, column in columns.items()},
+        latency_p50_ms=p50,
+        latency_p95_ms=p95,
+        stage_ms={
+            stage: sum(result["latency_ms"].get(stage, 0.0) for result in results) / len(latencies) for stage in stages
+        },
+        over_budget=sum(result["context_tokens"] > result["budget_tokens"] for result in results),
+    )
+
+
+def _slice(good: Sequence[Row], by: Literal["language", "kind"], value: str | None, seed: int) -> Slice:
+    rows = [row for row in good if row[by] == value]
+    names = dict.fromkeys(name for row in good for name in row["methods"])
+    estimates = {
+        name: {metric: _estimate(_column(rows, name, metric), seed) for metric in SLICE_METRICS} for name in names
+    }
+    return Slice(by, value, len(rows), estimates)
+
+
+def _distinct(rows: Sequence[Row], by: Literal["language", "kind"]) -> list[str | None]:
+    return sorted({row[by] for row in rows}, key=lambda value: (value is None, value or ""))
+
+
+def _column(rows: Sequence[Row], name: str, metric: str) -> list[float | None]:
+    """[len(rows)] values of one method, None where a row lacks it: two methods' columns line up by question."""
+    return [metric_value(row["methods"][name], metric) if name in row["methods"] else None for row in rows]
+
+
+def _estimate(values: Sequence[float | None], seed: int) -> Estimate:
+    interval = bootstrap_interval(values, seed)
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return Estimate(mean(values), low, high, sum(value is not None for value in values))

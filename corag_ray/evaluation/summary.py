@@ -1,0 +1,78 @@
+"""The frozen values that a run's rows are summed up in; tables, figures and the report read nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from corag_ray.evaluation.intervals import PairedDifference
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over the `n` questions where it was measured, with its interval; None where there is none."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval's width, for `mean ± half` in tables."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSummary:
+    """One method over a run.
+
+    Attributes:
+        name: The method.
+        is_bound: Whether it is a floor or ceiling (no context, gold passages) and not a method to choose.
+        n: Questions it answered.
+        failed: Questions of the run without a result of it; in no mean.
+        estimates: By metric name, the names of `rows.METRICS`.
+        latency_p50_ms: Median of the total latency.
+        latency_p95_ms: 95th percentile of the total latency.
+        stage_ms: Mean milliseconds by stage; the sum is the mean total, a stage that did not run counting as no time.
+        over_budget: Questions whose recounted context exceeds the budget.
+    """
+
+    name: str
+    is_bound: bool
+    n: int
+    failed: int
+    estimates: Mapping[str, Estimate]
+    latency_p50_ms: float | None
+    latency_p95_ms: float | None
+    stage_ms: Mapping[str, float]
+    over_budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The questions of one language or kind: by method, then by metric (a few only)."""
+
+    by: str
+    value: str | None
+    n: int
+    estimates: Mapping[str, Mapping[str, Estimate]]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run. `differences` holds, by method and metric, the method minus the baseline on the same questions."""
+
+    rows: int
+    failed: int
+    candidate_recall: Estimate
+    baseline: str | None
+    methods: tuple[MethodSummary, ...]
+    differences: Mapping[str, Mapping[str, PairedDifference | None]]
+    slices: tuple[Slice, ...]
+
+    @property
+    def over_budget(self) -> int:
+        """Contexts over the budget, all methods together."""
+        return sum(method.over_budget for method in self.methods)

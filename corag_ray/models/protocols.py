@@ -1,0 +1,89 @@
+"""The shapes of the models: one Protocol a kind, batch-first, plain values, synchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_ray.types import Chunk, Combination, Generation, Score
+
+FloatArray = NDArray[np.float32]
+
+Prepared = TypeVar("Prepared")
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors, and to the unit vectors of their tokens.
+
+    `windowed` counts the texts so far that were longer than the model's window and were read in several.
+    """
+
+    dim: int
+    windowed: int
+
+    def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Unit vectors, [len(texts), dim]; `[]` gives [0, dim]."""
+        ...
+
+    def embed_with_tokens(self, texts: Sequence[str]) -> tuple[FloatArray, list[FloatArray]]:
+        """`embed`, and for each text the unit vectors of its word pieces, [pieces, dim], special tokens left out."""
+        ...
+
+
+class FirstStage(Protocol):
+    """Finds candidates: best first, ties by chunk id, and the same prefix whatever `k`."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[tuple[int, float]]]:
+        """For each query at most `k` pairs (row of the chunk store, score), scores not increasing."""
+        ...
+
+
+class Reranker(Protocol, Generic[Prepared]):
+    """Values ordered combinations of candidates for a query; keeps no state between calls.
+
+    `order_sensitive`: the order of a combination can change its score. `monotone`: adding a candidate never lowers it.
+    """
+
+    name: str
+    order_sensitive: bool
+    monotone: bool
+
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> Prepared:
+        """What is computed once a query: small and picklable. `rows` are the candidates' rows in the chunk store."""
+        ...
+
+    def score(self, pairs: Sequence[tuple[Prepared, Combination]]) -> list[Score]:
+        """One score a pair, in order; pairs of many queries may stand in one call. `[]` gives `[]`."""
+        ...
+
+
+class PromptTokenizer(Protocol):
+    """Counts as the generator counts. `context_window` is in tokens, prompt and answer together."""
+
+    name: str
+    context_window: int
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text on its own, no special tokens added."""
+        ...
+
+    def offsets(self, texts: Sequence[str]) -> list[list[int]]:
+        """For each text the character at which each of its tokens starts, not decreasing."""
+        ...
+
+    def count_prompts(self, prompts: Sequence[str]) -> list[int]:
+        """Tokens of each prompt as the model receives it, chat template included."""
+        ...
+
+
+class Generator(Protocol):
+    """Writes an answer to each prompt."""
+
+    name: str
+
+    def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation]:
+        """Greedy answers, one a prompt, in order. The caller keeps prompt plus `max_new_tokens` within the window."""
+        ...

@@ -1,0 +1,57 @@
+"""Late interaction: MaxSim over token vectors (Khattab and Zaharia, ColBERT, SIGIR 2020)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from corag_ray.models.protocols import Embedder, FloatArray
+from corag_ray.types import Chunk, Combination, Score
+
+TokenVectors = Callable[[Sequence[int]], list[FloatArray]]
+"""From store rows to the stored unit vectors of their word pieces, [pieces, dim] each."""
+
+
+class LateInteraction:
+    """A combination's score is the mean, over the query's word pieces, of the best cosine among all its chunks' pieces.
+
+    The maxima of each candidate are computed once a query (`prepare`), so that a combination costs one maximum over rows.
+    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1; `calibrated` is `raw` cut to 0..1.
+    """
+
+    name = "late_interaction"
+    order_sensitive = False
+    monotone = True
+
+    def __init__(self, embedder: Embedder, stored: TokenVectors | None = None) -> None:
+        """`stored` gives the vectors kept at indexing; without it they are computed from the candidates' texts."""
+        self._embedder = embedder
+        self._stored = stored
+
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> FloatArray:
+        """The maxima, [candidates, query pieces], float32."""
+        _, [query_vectors] = self._embedder.embed_with_tokens([query])
+        if self._stored is not None:
+            chunks = self._stored(rows)
+        else:
+            _, chunks = self._embedder.embed_with_tokens([chunk.text for chunk in candidates])
+        maxima = np.empty((len(candidates), len(query_vectors)), dtype=np.float32)
+        for i, vectors in enumerate(chunks):
+            # A chunk without a word piece (control characters alone) matches nothing.
+            maxima[i] = (vectors @ query_vectors.T).max(axis=0) if len(vectors) else -1.0
+        return maxima
+
+    def score(self, pairs: Sequence[tuple[FloatArray, Combination]]) -> list[Score]:
+        """One score a pair, in order; an empty combination scores -1."""
+        raw = np.full(len(pairs), -1.0)
+        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for i, (prepared, combination) in enumerate(pairs):
+            if combination:
+                groups[id(prepared), len(combination)].append(i)
+        for members in groups.values():
+            prepared = pairs[members[0]][0]
+            rows = np.array([pairs[i][1] for i in members])
+            raw[members] = prepared[rows].max(axis=1).mean(axis=1, dtype=np.float64)
+        return [Score(float(r), float(min(max(r, 0.0), 1.0))) for r in raw]

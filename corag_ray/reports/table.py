@@ -1,0 +1,125 @@
+"""The main table of a run, for the terminal, for markdown and for the HTML report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from corag_ray.evaluation.summary import Estimate, MethodSummary, Summary
+
+MISSING = "\N{EN DASH}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric as a column; `lower_is_better` decides which cell is bold."""
+
+    metric: str
+    header: str
+    digits: int
+    lower_is_better: bool = False
+
+
+COLUMNS = (
+    Column("rouge_set.rougeL", "ROUGE-L (set)", 3),
+    Column("rouge_generated.rougeL", "ROUGE-L (generated)", 3),
+    Column("evidence_recall", "evidence recall", 3),
+    Column("evidence_precision", "evidence precision", 3),
+    Column("context_tokens", "context tokens", 0, lower_is_better=True),
+    Column("pairs", "pairs", 0, lower_is_better=True),
+    Column("latency_ms", "latency (ms)", 0, lower_is_better=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A mean and half of its interval as text; `half` is empty where there is no interval, or one without width."""
+
+    mean: str
+    half: str
+    is_best: bool
+
+    def __str__(self) -> str:
+        """`0.471 ± 0.031`, or the mean alone."""
+        return f"{self.mean} ± {self.half}" if self.half else self.mean
+
+
+def table_cells(summary: Summary) -> list[tuple[MethodSummary, list[Cell]]]:
+    """For each method its cells, one a column of `COLUMNS`; equal as printed, several are best."""
+    best = [_best_mean(summary, column) for column in COLUMNS]
+    lines = []
+    for method in summary.methods:
+        cells = []
+        for column, best_mean in zip(COLUMNS, best, strict=True):
+            estimate = method.estimates[column.metric]
+            text = decimal(estimate.mean, column.digits)
+            half = decimal(estimate.half_width, column.digits) if estimate.half_width else ""
+            cells.append(Cell(text, half, not method.is_bound and text != MISSING and text == best_mean))
+        lines.append((method, cells))
+    return lines
+
+
+def summary_table(summary: Summary) -> Table:
+    """The table for the terminal: the best real method of a column in bold, floor and ceiling dimmed."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0, caption=caption(summary), caption_justify="left")
+    table.add_column("method", no_wrap=True, overflow="fold")
+    for header in (*(column.header for column in COLUMNS), "over budget", "n"):
+        # A narrow terminal folds a cell; it never shows a number without its last digits.
+        table.add_column(header.replace(" ", "\n"), justify="right", overflow="fold")
+    for method, cells in table_cells(summary):
+        texts = [f"[bold]{cell}[/bold]" if cell.is_best else str(cell) for cell in cells]
+        over = f"[red]{method.over_budget}[/red]" if method.over_budget else "0"
+        style = "dim" if method.is_bound else None
+        table.add_row(escape(method.name), *texts, over, str(method.n), style=style)
+    return table
+
+
+def markdown_table(summary: Summary) -> str:
+    """The same table in markdown, the caption below it; floor and ceiling in italics."""
+    headers = ["method", *(column.header for column in COLUMNS), "over budget", "n"]
+    lines = [_markdown_line(headers), _markdown_line(["---", *["---:"] * (len(headers) - 1)])]
+    for method, cells in table_cells(summary):
+        # A name is the reader's own text: a bar or a star in it must not become table or emphasis.
+        name = "".join(f"\\{sign}" if sign in "|*_`[]<\\" else sign for sign in method.name)
+        texts = [f"**{cell}**" if cell.is_best else str(cell) for cell in cells]
+        shown = f"*{name}*" if method.is_bound else name
+        lines.append(_markdown_line([shown, *texts, str(method.over_budget), str(method.n)]))
+    return "\n".join([*lines, "", caption(summary), ""])
+
+
+def caption(summary: Summary) -> str:
+    """What the numbers are, and how many questions are not in them."""
+    return (
+        f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
+        " mean. ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's answers (set) or the same"
+        " generator's answer from the gold passages (generated). Bold: best of its column, floor and ceiling aside."
+    )
+
+
+def decimal(value: float | None, digits: int, signed: bool = False) -> str:
+    """A number as printed everywhere in the reports: thousands grouped, a true minus sign, a dash for None."""
+    if value is None:
+        return MISSING
+    text = f"{value:{'+' if signed else ''},.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def interval_text(estimate: Estimate, digits: int) -> str:
+    """Mean and half interval in one string, as the slices show it."""
+    text = decimal(estimate.mean, digits)
+    return f"{text} ± {decimal(estimate.half_width, digits)}" if estimate.half_width else text
+
+
+def _best_mean(summary: Summary, column: Column) -> str | None:
+    means = [method.estimates[column.metric].mean for method in summary.methods if not method.is_bound]
+    measured = [value for value in means if value is not None]
+    if not measured:
+        return None
+    return decimal((min if column.lower_is_better else max)(measured), column.digits)
+
+
+def _markdown_line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

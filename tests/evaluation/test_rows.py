@@ -1,0 +1,189 @@
+"""Stored rows: what the reader refuses, and what a summary counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corag_ray.errors import ConfigError, DataError
+from corag_ray.evaluation.rows import METRICS, headline, read_rows, summarise
+
+
+def result(**changes: Any) -> dict[str, Any]:
+    plain = {
+        "selection": [{"chunk_id": "0f", "doc_id": "d", "start": 0, "end": 500, "cost": 130}],
+        "score": 0.6,
+        "pairs": 60,
+        "budget_tokens": 512,
+        "effective_budget_tokens": 512,
+        "context_tokens": 500,
+        "prompt_tokens": 560,
+        "new_tokens": 48,
+        "finish_reason": "stop",
+        "answer": "yes",
+        "reranker": None,
+        "evidence_recall": 0.5,
+        "evidence_precision": 0.25,
+        "rouge_set": rouge(0.4),
+        "rouge_generated": None,
+        "latency_ms": {"retrieve": 1.0, "search": 9.0},
+        "notes": [],
+    }
+    return plain | changes
+
+
+def rouge(value: float) -> dict[str, float]:
+    return {"rouge1": value + 0.2, "rouge2": value - 0.2, "rougeL": value}
+
+
+def row(position: int, methods: dict[str, Any] | None = None, **changes: Any) -> Any:
+    plain = {
+        "schema_version": 1,
+        "question_id": f"q{position}",
+        "fingerprint": "ab",
+        "position": position,
+        "language": "en",
+        "kind": None,
+        "question": "Is it?",
+        "answers": ["yes"],
+        "error": None,
+        "candidate_recall": 1.0,
+        "num_candidates": 60,
+        "methods": {"naive": result()} if methods is None else methods,
+    }
+    return plain | changes
+
+
+FAILED = row(9, {}, error={"kind": "RowError", "message": "too long"}, candidate_recall=None)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_rows_come_back_as_they_were_stored(tmp_path):
+    rows = [row(0, question="東京?"), FAILED]
+    assert read_rows(write(tmp_path / "rows.jsonl", *map(json.dumps, rows), "")) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"schema_version": 1, "question', "expected one JSON object a line"),  # a write that was cut
+        ("[1, 2]", "got list"),
+        (json.dumps(row(1) | {"schema_version": 2}), "expected schema_version 1, got 2"),
+        (json.dumps({"schema_version": 1}), "lacks question_id, fingerprint"),
+        (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.selection"),
+        (json.dumps(row(1, {"naive": None})), "expected methods to be an object of objects"),
+        (json.dumps(row(1, {"naive": result(score=float("nan"))})), "NaN, which is not JSON"),
+        (json.dumps(row(0)), "question 'q0' already stands in line 1"),
+    ],
+)
+def test_a_broken_line_is_refused_with_its_file_and_place(tmp_path, line, reason):
+    path = write(tmp_path / "rows.jsonl", json.dumps(row(0)), "", line)
+    with pytest.raises(DataError, match=reason) as caught:
+        read_rows(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+
+
+def test_a_failed_row_is_counted_and_enters_no_mean():
+    rows = [row(0, {"naive": result(rouge_set=rouge(0.4))}), FAILED, row(2, {"naive": result(rouge_set=rouge(0.6))})]
+    summary = summarise(rows)
+    (method,) = summary.methods
+    assert (summary.rows, summary.failed) == (3, 1)
+    assert (method.n, method.failed) == (2, 1)
+    estimate = method.estimates["rouge_set.rougeL"]
+    assert (estimate.mean, estimate.low, estimate.high, estimate.n) == (0.5, 0.4, 0.6, 2)
+    assert summary.candidate_recall.mean == 1.0
+
+
+def test_a_result_stored_in_a_failed_row_is_left_out():
+    stopped = row(1, {"naive": result(pairs=9999)}, error={"kind": "RowError", "message": "later method failed"})
+    (method,) = summarise([row(0), stopped]).methods
+    assert (method.n, method.failed, method.estimates["pairs"].mean) == (1, 1, 60.0)
+
+
+def test_a_metric_that_nobody_measured_has_no_mean():
+    (method,) = summarise([row(0, {"naive": result(evidence_recall=None, latency_ms={})})]).methods
+    assert set(method.estimates) == set(METRICS)
+    for metric in ("evidence_recall", "rouge_generated.rougeL", "latency_ms"):
+        assert (method.estimates[metric].mean, method.estimates[metric].n) == (None, 0)
+    assert (method.latency_p50_ms, method.latency_p95_ms, dict(method.stage_ms)) == (None, None, {})
+
+
+def test_latency_is_the_sum_of_the_stages_with_percentiles_and_stage_means_that_add_up():
+    times = [{"retrieve": 1.0, "search": 9.0}, {"retrieve": 2.0}, {"retrieve": 3.0, "search": 27.0}]
+    (method,) = summarise([row(i, {"naive": result(latency_ms=ms)}) for i, ms in enumerate(times)]).methods
+    assert method.estimates["latency_ms"].mean == 14.0  # 10, 2, 30
+    assert method.latency_p50_ms == 10.0
+    assert method.latency_p95_ms == pytest.approx(28.0)  # nine tenths of the way from 10 to 30
+    assert dict(method.stage_ms) == {"retrieve": 2.0, "search": 12.0}
+
+
+def test_over_budget_means_more_recounted_tokens_than_the_budget():
+    rows = [row(i, {"naive": result(context_tokens=tokens)}) for i, tokens in enumerate([511, 512, 513])]
+    assert summarise(rows).over_budget == 1
+
+
+def test_the_baseline_is_the_first_method_that_is_no_floor_or_ceiling():
+    methods = {"no_context": result(), "gold_passages": result(), "naive": result(), "corag": result()}
+    summary = summarise([row(0, methods)])
+    assert summary.baseline == "naive"
+    assert [method.is_bound for method in summary.methods] == [True, True, False, False]
+    assert list(summary.differences) == ["no_context", "gold_passages", "corag"]
+
+
+def test_differences_are_the_method_minus_the_named_baseline_on_shared_questions():
+    scores = [(0.5, 0.25), (0.75, 0.5), (None, 0.5)]
+    rows = [
+        row(i, {"naive": result(rouge_set=a and rouge(a)), "corag": result(rouge_set=rouge(b))})
+        for i, (a, b) in enumerate(scores)
+    ]
+    difference = summarise(rows, baseline="corag").differences["naive"]["rouge_set.rougeL"]
+    assert difference is not None
+    assert (difference.mean_difference, difference.low, difference.high, difference.n) == (0.25, 0.25, 0.25, 2)
+
+
+def test_an_unknown_baseline_is_answered_with_the_nearest_name():
+    with pytest.raises(ConfigError, match="did you mean 'naive'"):
+        summarise([row(0)], baseline="naiv")
+
+
+def test_slices_hold_the_questions_of_one_language_or_kind():
+    def scored(value):
+        return {"naive": result(rouge_set=rouge(value))}
+
+    rows = [row(0, scored(0.25), kind="bridge"), row(1, scored(0.75)), row(2, scored(0.5), language="de"), FAILED]
+    found = {
+        (part.by, part.value): (part.n, part.estimates["naive"]["rouge_set.rougeL"].mean)
+        for part in summarise(rows).slices
+    }
+    assert found == {
+        ("language", "de"): (1, 0.5),
+        ("language", "en"): (2, 0.5),
+        ("kind", "bridge"): (1, 0.25),
+        ("kind", None): (2, 0.625),
+    }
+
+
+def test_a_run_in_which_every_row_failed_has_a_summary_without_methods():
+    summary = summarise([FAILED], baseline="naive")
+    assert (summary.rows, summary.failed, summary.methods, summary.baseline) == (1, 1, (), None)
+
+
+def test_the_headline_is_these_numbers_and_no_others():
+    rows = [row(0, {"naive": result(context_tokens=600), "no_context": result(rouge_generated=rouge(0.5))}), FAILED]
+    shared = {"rouge_l_set": 0.4, "evidence_recall": 0.5, "pairs": 60.0, "latency_ms": 10.0}
+    assert headline(summarise(rows)) == {
+        "methods": {
+            "naive": shared | {"rouge_l_generated": None, "tokens": 600.0},
+            "no_context": shared | {"rouge_l_generated": 0.5, "tokens": 500.0},
+        },
+        "rows": 2,
+        "failed": 1,
+        "over_budget": 1,
+    }

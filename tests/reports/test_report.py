@@ -1,0 +1,263 @@
+"""Reports: the numbers shown are the summary's, the page stands alone, and stored text stays text."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from corag_ray.evaluation.rows import summarise
+from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
+from corag_ray.reports.html import write_report
+from corag_ray.reports.labels import spread
+from corag_ray.reports.table import COLUMNS, MISSING, decimal, markdown_table, summary_table, table_cells
+
+NASTY = "<script>alert('x')</script> & $x_1$"
+MANIFEST = {
+    "name": "sample run",
+    "commit": "3f2a91c",
+    "fingerprint": "9b1c77e0",
+    "versions": {"ray": "2.60.0"},
+    "config": {"search": {"c": 2.4}},
+}
+
+
+def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
+    plain = {
+        "selection": [{"chunk_id": "0f", "doc_id": "castles/7", "start": 10, "end": 500, "cost": tokens}],
+        "score": 0.6,
+        "pairs": 60,
+        "budget_tokens": 512,
+        "effective_budget_tokens": 512,
+        "context_tokens": tokens,
+        "prompt_tokens": tokens + 60,
+        "new_tokens": 48,
+        "finish_reason": "length",
+        "answer": f"answer {NASTY}",
+        "reranker": None,
+        "evidence_recall": 0.5,
+        "evidence_precision": None,
+        "rouge_set": {"rouge1": rouge, "rouge2": rouge, "rougeL": rouge},
+        "rouge_generated": None,
+        "latency_ms": {"retrieve": 1.0, "search": 9.0},
+        "notes": ["budget cut to 400 tokens by the model's window"],
+    }
+    return plain | changes
+
+
+def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
+    plain = {
+        "schema_version": 1,
+        "question_id": f"q{position}",
+        "fingerprint": "ab",
+        "position": position,
+        "language": "en" if position % 2 else "ja",
+        "kind": None,
+        "question": f"question {position} {NASTY}",
+        "answers": ["the reference"],
+        "error": None,
+        "candidate_recall": 1.0,
+        "num_candidates": 60,
+        "methods": methods,
+    }
+    return plain | changes
+
+
+def methods(shift: float) -> dict[str, Any]:
+    return {
+        "no_context": result(0.9, 0, selection=[], notes=[]),
+        "naive": result(0.25 + shift, 500),
+        "corag": result(0.5 + shift, 400, notes=[]),
+    }
+
+
+ROWS = [row(i, methods(0.125 * (i % 2))) for i in range(12)]
+ROWS.append(row(12, {}, error={"kind": "RowError", "message": f"no room {NASTY}"}, candidate_recall=None))
+SUMMARY = summarise(ROWS)
+
+
+class Page(HTMLParser):
+    """What a page holds: its tags with attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
+    write_report(path, SUMMARY, MANIFEST, ROWS)
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_best_real_method_is_marked_and_the_floor_never_is():
+    best = {method.name: [cell.is_best for cell in cells] for method, cells in table_cells(SUMMARY)}
+    rouge = [column.metric for column in COLUMNS].index("rouge_set.rougeL")
+    tokens = [column.metric for column in COLUMNS].index("context_tokens")
+    assert not any(best["no_context"])  # though its ROUGE is the highest and its context the shortest
+    assert (best["naive"][rouge], best["corag"][rouge]) == (False, True)
+    assert (best["naive"][tokens], best["corag"][tokens]) == (False, True)  # fewer tokens are better
+
+
+def test_methods_equal_as_printed_are_both_best():
+    rows = [row(0, {"a": result(0.5, 400), "b": result(0.50001, 400)})]
+    assert all(cells[0].is_best for _, cells in table_cells(summarise(rows)))
+
+
+def test_the_markdown_table_holds_mean_and_half_interval():
+    lines = markdown_table(SUMMARY).splitlines()
+    naive = next(line for line in lines if line.startswith("| naive "))
+    half = next(method for method in SUMMARY.methods if method.name == "naive").estimates["rouge_set.rougeL"].half_width
+    assert half is not None
+    # mean of 0.25 and 0.375, six times each; nothing generated; tokens do not vary, so they have no ±
+    assert (
+        naive == f"| naive | 0.312 ± {half:.3f} | {MISSING} | **0.500** | {MISSING} | 500 | **60** | **10** | 0 | 12 |"
+    )
+    assert any(line.startswith("| *no\\_context* |") for line in lines)
+    assert "12 of 13 questions; 1 failed" in lines[-1]
+
+
+def test_a_bar_in_a_name_breaks_no_markdown_table():
+    line = markdown_table(summarise([row(0, {"a|b": result(0.5, 400)})])).splitlines()[2]
+    assert len(re.findall(r"(?<!\\)\|", line)) == len(COLUMNS) + 4
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_terminal_is_too_narrow_for_whole_numbers(width):
+    rows = [row(i, {"[red]a": result(0.5, 1234 + i, pairs=123456)}) for i in range(2)]
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(summary_table(summarise(rows)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert "[red]a" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "signed", "text"),
+    [
+        (None, 3, False, "\N{EN DASH}"),
+        (0.0, 3, False, "0.000"),
+        (1234.5, 1, False, "1,234.5"),
+        (-0.25, 2, True, "\N{MINUS SIGN}0.25"),
+        (0.25, 2, True, "+0.25"),
+    ],
+)
+def test_numbers_are_printed_one_way(value, digits, signed, text):
+    assert decimal(value, digits, signed) == text
+
+
+@given(st.lists(st.floats(0, 1), max_size=10))
+def test_labels_stay_on_the_axis_in_order_and_apart(heights):
+    placed = spread(heights, gap=0.1)
+    assert all(-1e-9 <= height <= 1 + 1e-9 for height in placed)
+    in_order = [placed[index] for index in sorted(range(len(heights)), key=lambda index: heights[index])]
+    assert all(b - a >= 0.1 - 1e-9 for a, b in itertools.pairwise(in_order))
+
+
+def test_labels_that_have_room_stay_where_they_are_and_a_pair_parts_around_its_middle():
+    assert spread([0.75, 0.25], gap=0.125) == [0.75, 0.25]
+    assert spread([0.5, 0.5], gap=0.125) == [0.4375, 0.5625]
+
+
+def test_figures_name_every_method_in_real_text_and_follow_the_page_colour():
+    for figure in (quality_figure(SUMMARY), latency_figure(SUMMARY)):
+        svg = svg_text(figure, "p")
+        texts = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}text")]
+        assert {"no_context", "naive", "corag"} <= set(texts)
+        assert "currentColor" in svg
+
+
+def test_two_figures_share_no_element_id():
+    ids = [
+        set(re.findall(r'\bid="([^"]+)"', svg_text(quality_figure(SUMMARY), prefix))) for prefix in ("first", "second")
+    ]
+    assert ids[0] and ids[0].isdisjoint(ids[1])
+
+
+def test_the_quality_figure_puts_each_method_at_its_means():
+    points = [
+        tuple(np.round(line.get_xydata()[0], 6))
+        for line in quality_figure(SUMMARY).axes[0].lines
+        if line.get_marker() in ("o", "s", "D", "^", "v")
+    ]
+    assert points == [(0.0, 0.9), (500.0, 0.3125), (400.0, 0.5625)]
+
+
+def test_the_latency_bars_end_at_the_mean_total():
+    ends = {round(bar.get_x() + bar.get_width(), 6) for bar in latency_figure(SUMMARY).axes[0].patches}
+    assert ends == {1.0, 10.0}
+
+
+def test_the_page_loads_nothing_and_runs_nothing(html):
+    page = Page(html)
+    assert not [tag for tag, _ in page.tags if tag in {"script", "link", "img", "iframe", "object"}]
+    references = [
+        value for _, attrs in page.tags for key, value in attrs.items() if key in {"src", "href", "xlink:href"}
+    ]
+    assert all(value and value.startswith("#") for value in references)
+    assert not re.search(r"@import|url\((?!#)", html)
+
+
+def test_stored_text_is_shown_as_text(html):
+    assert "<script" not in html
+    text = Page(html).text
+    for shown in (f"question 0 {NASTY}", f"answer {NASTY}", f"no room {NASTY}"):
+        assert shown in text
+
+
+def test_the_page_shows_failures_notes_differences_and_the_manifest(html):
+    text = Page(html).text
+    for shown in ("Differences from naive", "+0.250", "budget cut to 400 tokens", "RowError", "castles/7 [10:500]"):
+        assert shown in text
+    for shown in ("sample run", "3f2a91c", "9b1c77e0", "ray", "2.60.0", "search.c", "2.4"):
+        assert shown in text
+
+
+def test_ten_examples_stand_in_the_page_and_every_table_head_has_a_scope(html):
+    tags = Page(html).tags
+    assert sum(tag == "details" for tag, _ in tags) == 10
+    heads = [attrs for tag, attrs in tags if tag == "th"]
+    assert heads and all(attrs.get("scope") in {"col", "row"} for attrs in heads)
+
+
+def test_the_page_is_cut_by_language_but_not_by_a_kind_that_is_all_one(html):
+    headings = {attrs.get("id") for tag, attrs in Page(html).tags if tag == "h2"}
+    assert "by-language" in headings
+    assert "by-kind" not in headings
+
+
+def test_the_same_run_gives_the_same_page_byte_for_byte(html, tmp_path):
+    write_report(tmp_path / "again.html", SUMMARY, MANIFEST, ROWS)
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == html
+
+
+def test_a_run_without_any_result_still_has_its_page(tmp_path):
+    rows = ROWS[-1:]
+    write_report(tmp_path / "failed.html", summarise(rows), {}, rows)
+    text = Page((tmp_path / "failed.html").read_text(encoding="utf-8")).text
+    assert "No question has a result." in text
+    assert "no room" in text
+
+
+def test_a_dollar_in_a_method_name_is_no_formula():
+    svg = svg_text(latency_figure(summarise([row(0, {"a $x_1$ <b>": result(0.5, 400)})])), "p")
+    texts = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}text")]
+    assert "a $x_1$ <b>" in texts
