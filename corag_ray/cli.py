@@ -88,9 +88,7 @@ def ask(
 
 
 @app.command()
-def index(
-    config: ConfigFile = None, data: Data = None, deterministic: Deterministic = None, root: Root = RUNS
-) -> None:
+def index(config: ConfigFile = None, data: Data = None, deterministic: Deterministic = None, root: Root = RUNS) -> None:
     """Build the index of a corpus, or go on with a half-built one."""
     from corag_ray.batch.index_job import ensure_index
     from corag_ray.build import check_names, default_index_folder
@@ -109,7 +107,9 @@ def index(
 
 @app.command()
 def bench(
-    experiment: Annotated[Path | None, typer.Argument(help="YAML file; the sample with the defaults without one.")] = None,
+    experiment: Annotated[
+        Path | None, typer.Argument(help="YAML file; the sample with the defaults without one.")
+    ] = None,
     data: Data = None,
     limit: Annotated[int | None, typer.Option(help="Only the first so many questions.")] = None,
     budget: Budget = None,

@@ -135,7 +135,7 @@ class Selector:
             plan.methods[name] = MethodPlan(effective_budget_tokens=effective, reranker=method.reranker)
             if effective < self._budget_tokens:
                 plan.methods[name].notes.append(
-                    f"budget cut from {self._budget_tokens} to {effective} tokens: the generator's window leaves no more"
+                    f"budget cut from {self._budget_tokens} to the {effective} tokens that the generator's window leaves"
                 )
 
     def _retrieve(self, plans: Sequence[QuestionPlan]) -> list[list[tuple[int, float]]]:
@@ -262,7 +262,7 @@ def _why_nothing(chunks: Sequence[Chunk], budget_tokens: int) -> str:
         return "no candidate was found: answered without context"
     cheapest = min(chunk.cost for chunk in chunks)
     if cheapest > budget_tokens:
-        return f"the budget of {budget_tokens} tokens is below the cheapest candidate's {cheapest}: answered without context"
+        return f"no candidate fits {budget_tokens} tokens, the cheapest has {cheapest}: answered without context"
     return "no candidate could be scored: answered without context"
 
 

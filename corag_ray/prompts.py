@@ -27,7 +27,7 @@ _SEED_WORDS = {
 
 
 def seed(question: str, passages: Sequence[str] | None, language: str) -> str:
-    """The paper's example: the question, then the numbered passages, in the question's language (English if unknown)."""
+    """The paper's example: question, then numbered passages, in the question's language (English if unknown)."""
     asked, information = _SEED_WORDS.get(language, _SEED_WORDS["en"])
     return _lines(f"{asked}{question}", information, passages)
 

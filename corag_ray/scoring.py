@@ -19,7 +19,7 @@ SCORE_DECIMALS = 3
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What one search needs to have its combinations scored: its reranker, the prepared query and the value it reads."""
+    """What a search needs to have its combinations scored: its reranker, the prepared query, the value it reads."""
 
     reranker: str
     prepared: Any

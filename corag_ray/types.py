@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A span that supports the answer and its text; `answer` marks the answer string inside it, where the set says so."""
+    """A span that supports the answer, with its text; `answer` marks the answer string in it, where the set does."""
 
     span: Span
     answer: Span | None = None

@@ -1,4 +1,4 @@
-"""Run a benchmark: `python -m jobs.run_benchmark jobs/experiments/hotpotqa.yaml --limit 80` (the same as `corag bench`)."""
+"""`python -m jobs.run_benchmark jobs/experiments/hotpotqa.yaml --limit 80`: the same as `corag bench`."""
 
 from __future__ import annotations
 

@@ -65,7 +65,13 @@ def run_benchmark(
             for group, plans, answers in run_groups(config, index_folder, spec, missing):
                 writer.append(
                     [
-                        make_row(plan, a, fingerprint=fingerprint, position=group.position + i, budget_tokens=config.budget_tokens)
+                        make_row(
+                            plan,
+                            a,
+                            fingerprint=fingerprint,
+                            position=group.position + i,
+                            budget_tokens=config.budget_tokens,
+                        )
                         for i, (plan, a) in enumerate(zip(plans, answers, strict=True))
                     ]
                 )

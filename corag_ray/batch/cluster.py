@@ -14,7 +14,7 @@ from corag_ray.models.torch_setup import OFFLINE
 
 @contextmanager
 def ray_cluster() -> Iterator[float]:
-    """The CPUs of the cluster: the one that `RAY_ADDRESS` names (as under `ray job submit`), else one made for this job.
+    """The CPUs of the cluster: the one that `RAY_ADDRESS` names (as under `ray job submit`), else one for this job.
 
     A Ray that is already initialised is used and left running.
     """

@@ -1,4 +1,4 @@
-"""Builds an index with Ray Data: shards of chunks are embedded by an actor pool; a killed build goes on where it was."""
+"""Builds an index with Ray Data: an actor pool embeds shards of chunks; a killed build goes on where it was."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
     return True
 
 
-def _embed(config: Config, folder: Path, spec: IndexSpec, missing: Sequence[Shard], advance: Callable[[int], None]) -> None:
+def _embed(
+    config: Config, folder: Path, spec: IndexSpec, missing: Sequence[Shard], advance: Callable[[int], None]
+) -> None:
     plan = config.plan
     with ray_cluster() as cpus:
         check_cpus({"embed": plan.embed_actors}, plan, cpus)

@@ -15,7 +15,7 @@ from corag_ray.evaluation.row_log import Row
 ROWS = "rows.jsonl"
 
 Groups = Mapping[int, Sequence[str]]
-"""Group number to the ids of its questions: groups are cut by position, and one is the unit of batches and of resume."""
+"""Group number to the ids of its questions; a group is the unit of batches and of resume."""
 
 
 class RowWriter:

@@ -40,7 +40,7 @@ class Candidates:
 class Strategy(Protocol):
     """One way to choose a combination within a budget.
 
-    A strategy is a pure function of what it was told: the same tells give the same asks, whatever the time or the company.
+    A strategy is a pure function of what it was told: the same tells give the same asks, whatever the time or company.
     """
 
     reading: Reading

@@ -15,7 +15,18 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-_PACKAGES = ("corag_ray", "ray", "torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "pyarrow", "rouge-score", "numpy")
+_PACKAGES = (
+    "corag_ray",
+    "ray",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "faiss-cpu",
+    "bm25s",
+    "pyarrow",
+    "rouge-score",
+    "numpy",
+)
 
 
 def make_manifest(name: str, fingerprint: str, config: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
@@ -44,7 +55,9 @@ def _commit() -> str | None:
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
         return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "-uno") else "")

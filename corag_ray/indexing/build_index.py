@@ -60,7 +60,9 @@ class Shard:
         return folder / SHARDS / f"shard-{self.number:06d}.parquet"
 
 
-def start_index(folder: Path, documents: Iterable[Document], spec: IndexSpec, tokenizer: PromptTokenizer) -> list[Shard]:
+def start_index(
+    folder: Path, documents: Iterable[Document], spec: IndexSpec, tokenizer: PromptTokenizer
+) -> list[Shard]:
     """Chunk the corpus and return the shards not yet embedded; what an earlier, equal run left is kept.
 
     Raises:
@@ -99,10 +101,10 @@ def embed_shard(folder: Path, store: ChunkStore, shard: Shard, spec: IndexSpec, 
     texts = store.texts(shard.start, shard.stop)
     if keeps_token_vectors(store, spec, embedder.dim):
         vectors, tokens = embedder.embed_with_tokens(texts)
-        blobs = [t.astype(np.float16).tobytes() for t in tokens]
+        blobs: list[bytes | None] = [t.astype(np.float16).tobytes() for t in tokens]
     else:
         vectors, blobs = embedder.embed(texts), [None] * len(texts)
-    columns = {
+    columns: dict[str, pa.Array] = {
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), embedder.dim),
         "token_vectors": pa.array(blobs, pa.large_binary()),
     }

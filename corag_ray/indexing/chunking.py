@@ -33,7 +33,8 @@ class Chunking:
             raise ConfigError(f"chunking.size_tokens must be at least 1, not {self.size_tokens}.")
         if not 0 <= self.overlap_tokens < self.size_tokens:
             raise ConfigError(
-                f"chunking.overlap_tokens must be from 0 to size_tokens - 1 = {self.size_tokens - 1}, not {self.overlap_tokens}."
+                f"chunking.overlap_tokens must be from 0 to {self.size_tokens - 1} (below size_tokens), "
+                f"not {self.overlap_tokens}."
             )
 
 
@@ -72,5 +73,7 @@ def _cut(document: Document, starts: Sequence[int], chunking: Chunking) -> Itera
             continue
         start = borders[first] + len(piece) - len(piece.lstrip())
         end = start + len(text)
-        yield Chunk(chunk_id(document.doc_id, start, end, chunking), document.doc_id, position, start, end, text, cost=0)
+        yield Chunk(
+            chunk_id(document.doc_id, start, end, chunking), document.doc_id, position, start, end, text, cost=0
+        )
         position += 1

@@ -77,7 +77,9 @@ def write_chunks(path: Path, chunks: Iterable[Chunk]) -> int:
         while batch := list(islice(remaining, CHUNKS_A_BATCH)):
             for chunk in batch:
                 if (other := seen.setdefault(chunk.chunk_id, chunk.doc_id)) != chunk.doc_id:
-                    raise DataError(f"documents '{other}' and '{chunk.doc_id}' share the chunk id {chunk.chunk_id:016x}.")
+                    raise DataError(
+                        f"documents '{other}' and '{chunk.doc_id}' share the chunk id {chunk.chunk_id:016x}."
+                    )
             columns = {name: [getattr(chunk, name) for chunk in batch] for name in SCHEMA.names}
             writer.write_batch(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
     scratch.replace(path)

@@ -48,7 +48,7 @@ class MeanPooledEmbedder:
         return _unit(sums)
 
     def embed_with_tokens(self, texts: Sequence[str]) -> tuple[FloatArray, list[FloatArray]]:
-        """The texts' vectors [len(texts), dim] and, from the same passes, those of each text's word pieces [pieces, dim].
+        """The texts' vectors [len(texts), dim] and, from the same passes, those of their word pieces, [pieces, dim].
 
         [CLS] and [SEP] are left out of the pieces.
         """
@@ -60,7 +60,7 @@ class MeanPooledEmbedder:
         return _unit(sums), [np.concatenate(p) for p in parts]
 
     def _hidden_states(self, texts: Sequence[str]) -> Iterator[tuple[int, FloatArray]]:
-        """For every window of every text: (text number, [pieces + 2, dim] last hidden states), windows of a text in order."""
+        """For every window, in order of the texts: (text number, last hidden states [pieces + 2, dim])."""
         windows = self._windows(texts)
         results: dict[int, FloatArray] = {}
         for batch in _batches([len(ids) for _, ids in windows], self._batch_pieces):

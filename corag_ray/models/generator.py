@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from corag_ray.models import grouped_attention
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Generation
 
@@ -41,9 +42,7 @@ class ChatTokenizer:
     def encode_prompts(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids as the model receives them: one user turn in the chat template, ready for the answer."""
         texts = [
-            self._chat.apply_chat_template(
-                [{"role": "user", "content": p}], tokenize=False, add_generation_prompt=True
-            )
+            self._chat.apply_chat_template([{"role": "user", "content": p}], tokenize=False, add_generation_prompt=True)
             for p in prompts
         ]
         return [e.ids for e in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
@@ -62,7 +61,10 @@ class TransformersGenerator:
         self.name = tokenizer.name
         self._tokenizer = tokenizer
         self._model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, compute.dtype_name), local_files_only=True
+            folder,
+            dtype=getattr(torch, compute.dtype_name),
+            attn_implementation=grouped_attention.register(),
+            local_files_only=True,
         ).eval()
         self._decoder = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
@@ -93,7 +95,13 @@ class TransformersGenerator:
             mask[row, longest - len(encoded[i]) :] = 1
         with torch.inference_mode():
             output = self._model.generate(
-                input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=max_new_tokens, pad_token_id=end
+                input_ids=ids,
+                attention_mask=mask,
+                do_sample=False,
+                max_new_tokens=max_new_tokens,
+                pad_token_id=end,
+                cache_implementation="static",  # a growing cache is copied whole at every step
+                disable_compile=True,
             )
         return {i: self._finish(len(encoded[i]), output[row, longest:].tolist(), end) for row, i in enumerate(members)}
 

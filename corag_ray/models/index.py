@@ -22,7 +22,7 @@ class DenseIndex:
 
     def __init__(self, index: faiss.Index, ids: NDArray[np.uint64], embedder: Embedder) -> None:
         """`index` holds one vector a store row; `ids` [n] are the chunk ids by row."""
-        # The BLAS path of FAISS rounds differently from its one-query path: keep each query's numbers independent of company.
+        # FAISS's BLAS path rounds unlike its one-query path: a query's numbers must not depend on its company.
         faiss.cvar.distance_compute_blas_threshold = 1 << 30
         self._index = index
         self._ids = ids
@@ -43,7 +43,7 @@ class DenseIndex:
         return [self._search_vector(vector, k) for vector in self._embedder.embed(queries)]
 
     def _search_vector(self, vector: FloatArray, k: int) -> list[tuple[int, float]]:
-        """Fetch past `k` until the last score fetched is below the k-th: FAISS breaks ties in an order that depends on k."""
+        """Fetch past `k` until the last score fetched is below the k-th: FAISS's order among ties depends on k."""
         total = self._index.ntotal
         fetch = min(total, k + 16)
         while fetch > 0:

@@ -27,7 +27,7 @@ def top_rows(
 
 
 def fuse(rankings: Sequence[Sequence[tuple[int, float]]], ids: NDArray[np.uint64], k: int) -> list[tuple[int, float]]:
-    """Reciprocal rank fusion: a row's score is the sum of 1 / (60 + rank) over the rankings that hold it, rank from 1."""
+    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the rankings that hold a row, ranks counted from 1."""
     fused: dict[int, float] = {}
     for ranking in rankings:
         for rank, (row, _) in enumerate(ranking, start=1):

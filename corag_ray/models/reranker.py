@@ -17,8 +17,8 @@ TokenVectors = Callable[[Sequence[int]], list[FloatArray]]
 class LateInteraction:
     """A combination's score is the mean, over the query's word pieces, of the best cosine among all its chunks' pieces.
 
-    The maxima of each candidate are computed once a query (`prepare`), so that a combination costs one maximum over rows.
-    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1; `calibrated` is `raw` cut to 0..1.
+    The maxima of each candidate are computed once a query (`prepare`); a combination then costs one maximum over rows.
+    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1, `calibrated` the same cut to 0..1.
     """
 
     name = "late_interaction"

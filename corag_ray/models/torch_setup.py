@@ -11,8 +11,10 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_T
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """How a model computes. `threads` is the number of CPU threads of this process; `deterministic` means float32, one
-    text a forward pass in the embedder and one thread, so that a number depends neither on company nor on the plan.
+    """How a model computes.
+
+    `threads` is the number of CPU threads of this process. `deterministic` means float32, one thread and, in the
+    embedder, one text a forward pass, so that a number depends neither on company nor on the plan.
     """
 
     threads: int
@@ -27,7 +29,7 @@ class Compute:
 
     @property
     def dtype_name(self) -> str:
-        """`bfloat16` where the hardware multiplies it natively, else `float32` (emulated bfloat16 is 40 times slower)."""
+        """`bfloat16` where the hardware multiplies it, else `float32` (emulated, bfloat16 is 40 times slower)."""
         import torch
 
         if self.deterministic:
