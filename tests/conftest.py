@@ -1,0 +1,27 @@
+"""Shared by all tests: no unit test may start Ray by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import ray
+
+
+@pytest.fixture(autouse=True)
+def _no_ray(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ray.init` raises unless the test is marked `ray`: a unit test that needs a cluster fails loudly."""
+    if request.node.get_closest_marker("ray") is None:
+
+        def refuse(*args: object, **kwargs: object) -> None:
+            raise AssertionError("this test starts Ray: mark it `ray` and use the fixture `ray_session`")
+
+        monkeypatch.setattr(ray, "init", refuse)
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """One local Ray for the whole run, on free ports."""
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
