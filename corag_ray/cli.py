@@ -196,3 +196,7 @@ def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
     for number, source in enumerate(sources, start=1):
         table.add_row(str(number), source["doc_id"], str(source["cost"]), " ".join(source["text"].split())[:160] + " …")
     screen.print(table)
+
+
+if __name__ == "__main__":
+    main()

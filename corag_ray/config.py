@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from corag_ray.core.policy_tree import PRESETS, SearchParams
 from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import ConfigError, CoragError, unknown_name
 from corag_ray.indexing.chunking import Chunking
+
+_SEARCH_PARAMS = TypeAdapter(SearchParams)
 
 
 class Section(BaseModel):
@@ -57,7 +59,12 @@ class PolicyTreeStrategy(Section):
         for name in self.changes:
             if name not in known:
                 raise unknown_name("search parameter", name, known)
-        return dataclasses.replace(PRESETS[self.preset], **self.changes)
+        try:
+            return TypeAdapter(SearchParams).validate_python(
+                dataclasses.asdict(PRESETS[self.preset]) | {**self.changes}
+            )
+        except ValidationError as error:
+            raise ConfigError(f"search parameter {_first_problem(error)}") from error
 
 
 Strategy = Annotated[RankedStrategy | PolicyTreeStrategy, Field(discriminator="kind")]
@@ -142,9 +149,11 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
     values: Any = {}
     if path is not None:
         try:
-            values = yaml.safe_load(path.read_text("utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            values = yaml.safe_load(path.read_text("utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that does not exist
             raise ConfigError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
+        values = {} if values is None else values  # an empty file
+        values = {} if values is None else values  # an empty file
     where = str(path or "the command line")
     if not isinstance(values, dict):
         raise ConfigError(f"{where} must hold a mapping, not {type(values).__name__}.")
@@ -159,7 +168,10 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
 def _first_problem(error: ValidationError) -> str:
     """The first problem as one sentence: where it is, what came, and the nearest known key."""
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
+    parts = [str(part) for part in first["loc"]]
+    if parts[2:3] == ["strategy"]:  # methods.NAME.strategy: pydantic puts the strategy's kind into the path
+        del parts[3:4]
+    place = ".".join(parts)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"unknown key '{place}'; remove it or correct its spelling."
     return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {str(first['input'])[:60]!r}."

@@ -135,7 +135,7 @@ class Selector:
             plan.methods[name] = MethodPlan(effective_budget_tokens=effective, reranker=method.reranker)
             if effective < self._budget_tokens:
                 plan.methods[name].notes.append(
-                    f"budget cut from {self._budget_tokens} to the {effective} tokens that the generator's window leaves"
+                    f"budget cut from {self._budget_tokens} to {effective} tokens, all that the model's window leaves"
                 )
 
     def _retrieve(self, plans: Sequence[QuestionPlan]) -> list[list[tuple[int, float]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from corag_ray.evaluation.make_row import make_row
 from corag_ray.evaluation.row_log import Row
 from corag_ray.indexing.build_index import IndexSpec
 from corag_ray.pipeline import QuestionPlan
-from corag_ray.types import Question
+from corag_ray.types import Generation, Question
 
 Advance = Callable[[int, int], None]
 """Told (questions done, questions in all) whenever a group is done."""
@@ -56,34 +56,41 @@ def run_benchmark(
     questions = dataset.questions[: config.limit]
     groups = cut_groups(questions, config.group_size)
     fingerprint = run_fingerprint(config, dataset)
-    ids = {group.number: [q.question_id for q in group.questions] for group in groups}
-    with open_row_writer(run_folder, fingerprint, ids) as writer:
+    with open_row_writer(run_folder, fingerprint, group_ids(groups)) as writer:
         missing = [groups[number] for number in writer.missing_groups]
         advance(len(writer.rows), len(questions))
         if missing:
             spec = index_spec(config, dataset)
             for group, plans, answers in run_groups(config, index_folder, spec, missing):
-                writer.append(
-                    [
-                        make_row(
-                            plan,
-                            a,
-                            fingerprint=fingerprint,
-                            position=group.position + i,
-                            budget_tokens=config.budget_tokens,
-                        )
-                        for i, (plan, a) in enumerate(zip(plans, answers, strict=True))
-                    ]
-                )
+                writer.append(group_rows(config, fingerprint, group, plans, answers))
                 advance(len(writer.rows), len(questions))
         rows = writer.rows
     _check_failures(rows, config.max_failed_share, run_folder)
     return rows
 
 
+def group_rows(
+    config: Config,
+    fingerprint: str,
+    group: Group,
+    plans: Sequence[QuestionPlan],
+    answers: Sequence[Mapping[str, Generation]],
+) -> list[Row]:
+    """The stored rows of a group."""
+    return [
+        make_row(plan, written, fingerprint=fingerprint, position=position, budget_tokens=config.budget_tokens)
+        for position, (plan, written) in enumerate(zip(plans, answers, strict=True), start=group.position)
+    ]
+
+
+def group_ids(groups: Sequence[Group]) -> dict[int, list[str]]:
+    """The question ids of each group, as the row log wants them."""
+    return {group.number: [question.question_id for question in group.questions] for group in groups}
+
+
 def run_groups(
     config: Config, index_folder: Path, spec: IndexSpec, groups: Sequence[Group]
-) -> Iterator[tuple[Group, list[QuestionPlan], list[dict[str, Any]]]]:
+) -> Iterator[tuple[Group, list[QuestionPlan], list[dict[str, Generation]]]]:
     """Each group with its plans and answers, as they are done; groups are spread over the stages' actor pools."""
     plan = config.plan
     stages = {"select": plan.select_actors}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class RowWriter:
     """The row log of one run folder; use `open_row_writer`."""
 
     def __init__(self, path: Path, groups: Groups, kept: Sequence[Row]) -> None:
-        """`kept` are the rows of groups that an earlier run finished."""
+        """`kept` are the rows of groups that an earlier run finished, those beyond this run's limit included."""
         self._path = path
         self._rows = {row["question_id"]: row for row in kept}
         self._groups = groups
@@ -34,8 +34,8 @@ class RowWriter:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows so far, by position."""
-        return sorted(self._rows.values(), key=lambda row: row["position"])
+        """The groups' rows so far, by position."""
+        return _ordered(self._rows[i] for ids in self._groups.values() for i in ids if i in self._rows)
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add a group's rows; on disk when this returns."""
@@ -47,7 +47,7 @@ class RowWriter:
 
     def close(self) -> None:
         """Rewrite the log in the order of the questions."""
-        _replace(self._path, self.rows)
+        _replace(self._path, _ordered(self._rows.values()))
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def _readable_rows(path: Path) -> list[Row]:
 
 
 def _finished_rows(rows: Sequence[Row], fingerprint: str, groups: Groups, folder: Path) -> list[Row]:
-    """The rows whose whole group is there, each question once."""
+    """The rows without those of unfinished groups, each question once; what a smaller limit leaves out is kept."""
     by_id = {row["question_id"]: row for row in rows}
     others = {row["fingerprint"] for row in rows} - {fingerprint}
     if others:
@@ -96,8 +96,12 @@ def _finished_rows(rows: Sequence[Row], fingerprint: str, groups: Groups, folder
             f"{folder} holds rows of another configuration ({others.pop()}, this one is {fingerprint}): "
             "choose another folder."
         )
-    whole = [ids for ids in groups.values() if all(i in by_id for i in ids)]
-    return sorted((by_id[i] for ids in whole for i in ids), key=lambda row: row["position"])
+    unfinished = {i for ids in groups.values() if any(i not in by_id for i in ids) for i in ids}
+    return _ordered(row for row in by_id.values() if row["question_id"] not in unfinished)
+
+
+def _ordered(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: row["position"])
 
 
 def _replace(path: Path, rows: Sequence[Row]) -> None:

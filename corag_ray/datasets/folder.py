@@ -8,7 +8,7 @@ import json
 import os
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -108,7 +108,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _text(place: str, record: Mapping[str, Any], key: str, default: str | None = None) -> str:
     value = record.get(key, default)
-    if isinstance(value, int) and not isinstance(value, bool) and key.endswith("_id"):
+    if isinstance(value, int) and not isinstance(value, bool) and key.endswith(("_id", "_ids")):
         return str(value)
     if not isinstance(value, str):
         raise DataError(f"{place}: '{key}' must be a string, found {json.dumps(value)[:60]}.")
@@ -154,6 +154,9 @@ def _read_corpus(path: Path) -> tuple[tuple[Document, ...], dict[str, _Placed]]:
             documents.append(_rebuild(doc_id, rows, placed))
         else:
             documents += [_rebuild(row[0], [row], placed) for row in rows]
+    twice = [doc_id for doc_id, times in Counter(d.doc_id for d in documents).items() if times > 1]
+    if twice:
+        raise DataError(f"{path}: '{twice[0]}' names two documents, one by its doc_id and one by its passage_id.")
     return tuple(documents), placed
 
 
@@ -182,7 +185,10 @@ def _question(place: str, record: Mapping[str, Any], passages: Mapping[str, _Pla
     """A query line. Evidence is what its `evidence` quotes, else its whole relevant passages that the corpus holds."""
     meta = record.get("meta") if isinstance(record.get("meta"), dict) else {}
     if "evidence" in record:
-        evidence = [_quoted(place, entry, passages) for entry in record["evidence"]]
+        entries = record["evidence"]
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise DataError(f"{place}: 'evidence' must be a list of objects {{passage_id, quote}}.")
+        evidence = [_quoted(place, entry, passages) for entry in entries]
     else:
         relevant = _texts(place, record, "relevant_passage_ids")
         evidence = [Evidence(passages[p].span, text=passages[p].text) for p in relevant if p in passages]

@@ -61,10 +61,12 @@ def _cut(document: Document, starts: Sequence[int], chunking: Chunking) -> Itera
     """Slices between token starts. Without overlap they tile the document but for blanks at their ends.
 
     A character of several tokens (Chinese, emoji) belongs to the chunk of its last one: both sides cut at its start.
+    With overlap, two neighbours can come to the same slice by that rule or by their blanks: it is one chunk.
     """
-    borders = [*starts, len(document.text)]
+    borders = [0, *starts[1:], len(document.text)]  # characters without a token (control characters) go with the first
     step = chunking.size_tokens - chunking.overlap_tokens
     position = 0
+    previous = (0, 0)
     for first in range(0, max(1, len(starts) - chunking.overlap_tokens), step):
         last = min(first + chunking.size_tokens, len(starts))
         piece = document.text[borders[first] : borders[last]]
@@ -73,6 +75,9 @@ def _cut(document: Document, starts: Sequence[int], chunking: Chunking) -> Itera
             continue
         start = borders[first] + len(piece) - len(piece.lstrip())
         end = start + len(text)
+        if (start, end) == previous:
+            continue
+        previous = (start, end)
         yield Chunk(
             chunk_id(document.doc_id, start, end, chunking), document.doc_id, position, start, end, text, cost=0
         )

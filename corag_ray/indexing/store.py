@@ -41,7 +41,7 @@ class ChunkStore:
         try:
             with pa.memory_map(str(path)) as source:
                 return cls(pa.ipc.open_file(source).read_all())
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowInvalid, KeyError) as error:
             raise DataError(f"{path} is not a chunk store: build the index again ({error}).") from error
 
     def __len__(self) -> int:
@@ -76,10 +76,12 @@ def write_chunks(path: Path, chunks: Iterable[Chunk]) -> int:
     with pa.ipc.new_file(str(scratch), SCHEMA) as writer:
         while batch := list(islice(remaining, CHUNKS_A_BATCH)):
             for chunk in batch:
-                if (other := seen.setdefault(chunk.chunk_id, chunk.doc_id)) != chunk.doc_id:
+                if chunk.chunk_id in seen:
                     raise DataError(
-                        f"documents '{other}' and '{chunk.doc_id}' share the chunk id {chunk.chunk_id:016x}."
+                        f"documents '{seen[chunk.chunk_id]}' and '{chunk.doc_id}' share the chunk id "
+                        f"{chunk.chunk_id:016x}: every document must have an id of its own."
                     )
+                seen[chunk.chunk_id] = chunk.doc_id
             columns = {name: [getattr(chunk, name) for chunk in batch] for name in SCHEMA.names}
             writer.write_batch(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
     scratch.replace(path)

@@ -47,6 +47,10 @@ class ChatTokenizer:
         ]
         return [e.ids for e in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of an answer, without special tokens and outer blanks."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True).strip()
+
     def count_prompts(self, prompts: Sequence[str]) -> list[int]:
         """Tokens of each prompt, template included."""
         return [len(ids) for ids in self.encode_prompts(prompts)]
@@ -66,7 +70,6 @@ class TransformersGenerator:
             attn_implementation=grouped_attention.register(),
             local_files_only=True,
         ).eval()
-        self._decoder = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation]:
         """Greedy answers in the order of the prompts."""
@@ -108,5 +111,5 @@ class TransformersGenerator:
     def _finish(self, prompt_tokens: int, new_ids: list[int], end: int) -> Generation:
         stopped = end in new_ids
         kept = new_ids[: new_ids.index(end)] if stopped else new_ids
-        text = self._decoder.decode(kept, skip_special_tokens=True).strip()
+        text = self._tokenizer.decode(kept)
         return Generation(text, prompt_tokens, len(kept), "stop" if stopped else "length")

@@ -15,7 +15,11 @@ from corag_ray.models.ranking import top_rows
 
 # Scripts without blanks between words: Thai, Lao, Khmer, kana, Chinese characters (with extensions).
 _UNSPACED = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_RUN = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
+# Vowel signs and accents that stand as characters of their own: Python does not count them as letters.
+_MARKS = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+)
+_RUN = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]")
 
 

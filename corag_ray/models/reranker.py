@@ -18,7 +18,7 @@ class LateInteraction:
     """A combination's score is the mean, over the query's word pieces, of the best cosine among all its chunks' pieces.
 
     The maxima of each candidate are computed once a query (`prepare`); a combination then costs one maximum over rows.
-    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1, `calibrated` the same cut to 0..1.
+    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1; `calibrated` cuts it to 0..1.
     """
 
     name = "late_interaction"
@@ -33,6 +33,8 @@ class LateInteraction:
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> FloatArray:
         """The maxima, [candidates, query pieces], float32."""
         _, [query_vectors] = self._embedder.embed_with_tokens([query])
+        if len(query_vectors) == 0:  # control characters alone: matches nothing
+            return np.full((len(candidates), 1), -1.0, dtype=np.float32)
         if self._stored is not None:
             chunks = self._stored(rows)
         else:

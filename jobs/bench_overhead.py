@@ -1,0 +1,84 @@
+"""What Ray costs: the benchmark's search half with Ray Data against the same pipeline in one process.
+
+`python -m jobs.bench_overhead --data hotpotqa-sample --limit 200`. Both sides run in this one command over the same
+finished index, without generation, each from loading its models to its last stored row.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corag_ray.batch.benchmark import cut_groups, group_ids, group_rows, run_benchmark
+from corag_ray.batch.estimate import duration_text
+from corag_ray.batch.index_job import ensure_index
+from corag_ray.batch.row_writer import open_row_writer
+from corag_ray.build import build_selector, default_index_folder, index_spec, run_fingerprint
+from corag_ray.cli import reporting_errors
+from corag_ray.config import Config, load_config
+from corag_ray.datasets.folder import Dataset, load_dataset
+from corag_ray.evaluation.row_log import Row, SelectedChunk
+
+ALLOWED_RATIO, ALLOWED_SECONDS = 1.15, 30.0
+
+
+def main(
+    data: Annotated[str, typer.Option(help="Data set.")] = "sample",
+    limit: Annotated[int, typer.Option(help="Questions.")] = 200,
+    root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
+) -> None:
+    """Time both sides and print their ratio."""
+    config = load_config(None, {"dataset": data, "limit": limit, "generation": {"enabled": False}})
+    dataset = load_dataset(data)
+    index_folder = default_index_folder(root, config, dataset)
+    questions = len(dataset.questions[:limit])
+    print(f"{questions} questions, two sides: about {duration_text(40 + 0.6 * questions)} once the index is there.")
+    ensure_index(config, dataset, index_folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        plain, plain_rows = _timed(lambda: _in_one_process(config, dataset, index_folder, folder / "plain"))
+        with_ray, ray_rows = _timed(lambda: run_benchmark(config, dataset, index_folder, folder / "ray"))
+    allowed = ALLOWED_RATIO * plain + ALLOWED_SECONDS
+    figures = {
+        "questions": questions,
+        "plain_seconds": round(plain, 1),
+        "ray_seconds": round(with_ray, 1),
+        "ratio": round(with_ray / plain, 3),
+        "allowed_seconds": round(allowed, 1),
+        "holds": with_ray <= allowed,
+        "same_selections": _selections(plain_rows) == _selections(ray_rows),
+    }
+    print(json.dumps(figures))
+
+
+def _in_one_process(config: Config, dataset: Dataset, index_folder: Path, run_folder: Path) -> list[Row]:
+    """The same groups, rows and row log, without Ray."""
+    groups = cut_groups(dataset.questions[: config.limit], config.group_size)
+    fingerprint = run_fingerprint(config, dataset)
+    selector = build_selector(config, index_folder, index_spec(config, dataset))
+    with open_row_writer(run_folder, fingerprint, group_ids(groups)) as writer:
+        for group in groups:
+            plans = selector.select(group.questions)
+            writer.append(group_rows(config, fingerprint, group, plans, [{} for _ in plans]))
+        return writer.rows
+
+
+def _timed(run: Callable[[], list[Row]]) -> tuple[float, list[Row]]:
+    started = time.perf_counter()
+    rows = run()
+    return time.perf_counter() - started, rows
+
+
+def _selections(rows: Sequence[Row]) -> list[dict[str, list[SelectedChunk]]]:
+    return [{name: method["selection"] for name, method in row["methods"].items()} for row in rows]
+
+
+if __name__ == "__main__":
+    with reporting_errors():
+        typer.run(main)

@@ -1,0 +1,99 @@
+"""Proves on real data that numbers do not depend on luck: `python -m jobs.check_determinism --data sample --limit 48`.
+
+In deterministic mode, (1) a run that is killed half-way and started again stores the same bytes as an uninterrupted
+one, but for times, and (2) questions asked one by one get the same selections as in the batch job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from corag_ray.batch.estimate import duration_text
+from corag_ray.batch.row_writer import ROWS
+from corag_ray.build import build_selector, default_index_folder, index_spec
+from corag_ray.cli import reporting_errors
+from corag_ray.config import load_config
+from corag_ray.datasets.folder import load_dataset
+from corag_ray.evaluation.row_log import Row, read_rows
+
+GROUP_SIZE = 4
+
+
+def main(
+    data: Annotated[str, typer.Option(help="Data set.")] = "sample",
+    limit: Annotated[int, typer.Option(help="Questions.")] = 48,
+    max_new_tokens: Annotated[
+        int, typer.Option(help="Tokens an answer: few, since the answers need only be equal.")
+    ] = 4,
+    budget: Annotated[int, typer.Option(help="Budget in tokens.")] = 256,
+    root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
+) -> None:
+    """Run the benchmark twice, once killed, compare the rows, and ask every question alone."""
+    print(f"{limit} questions, three times: about {duration_text(60 + 6 * limit)} once the index is there.", flush=True)
+    settings = {
+        "dataset": data,
+        "deterministic": True,
+        "budget_tokens": budget,
+        "group_size": GROUP_SIZE,
+        "generation": {"max_new_tokens": max_new_tokens},
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "check.yaml"
+        file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        command = [sys.executable, "-m", "corag_ray.cli", "bench", str(file), f"--limit={limit}", f"--root={root}"]
+        whole, killed = Path(scratch) / "whole", Path(scratch) / "killed"
+        subprocess.run([*command, f"--out={whole}"], check=True, stdout=subprocess.DEVNULL)
+        rows_at_kill = _kill_half_way([*command, f"--out={killed}"], killed / ROWS, limit)
+        subprocess.run([*command, f"--out={killed}"], check=True, stdout=subprocess.DEVNULL)
+        rows, resumed = read_rows(whole / ROWS), read_rows(killed / ROWS)
+
+    config = load_config(None, settings)
+    dataset = load_dataset(data)
+    selector = build_selector(config, default_index_folder(root, config, dataset), index_spec(config, dataset))
+    differ = 0
+    for row, question in zip(rows, dataset.questions, strict=False):
+        [plan] = selector.select([question])
+        alone = {name: [f"{c.chunk_id:016x}" for c in method.selection] for name, method in plan.methods.items()}
+        differ += alone != {name: [c["chunk_id"] for c in m["selection"]] for name, m in row["methods"].items()}
+    figures = {
+        "questions": len(rows),
+        "rows_at_kill": rows_at_kill,
+        "each_id_once": len({row["question_id"] for row in resumed}) == len(resumed) == len(rows),
+        "resumed_equals_uninterrupted": [_timeless(r) for r in resumed] == [_timeless(r) for r in rows],
+        "selections_that_differ_when_asked_alone": differ,
+    }
+    print(json.dumps(figures))
+
+
+def _kill_half_way(command: list[str], log: Path, limit: int) -> int:
+    """Start the command, kill it and its children when half of the rows are stored; returns the rows at that moment."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    rows = 0
+    while rows < limit // 2 and process.poll() is None:
+        time.sleep(0.05)
+        rows = log.read_bytes().count(b"\n") if log.exists() else 0
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return rows
+
+
+def _timeless(row: Row) -> str:
+    """The row as stored, without its times."""
+    methods = {name: {k: v for k, v in method.items() if k != "latency_ms"} for name, method in row["methods"].items()}
+    return json.dumps({**row, "methods": methods}, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    with reporting_errors():
+        typer.run(main)

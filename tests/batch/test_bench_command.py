@@ -1,0 +1,62 @@
+"""`corag bench` and `corag ask` as a user starts them: what is printed where, and which files are left."""
+
+import json
+
+import pytest
+from tiny_run import QUESTIONS
+
+from corag_ray.batch.row_writer import ROWS
+from corag_ray.evaluation.row_log import read_rows
+from corag_ray.evaluation.rows import headline, summarise
+
+pytestmark = [pytest.mark.ray, pytest.mark.models]
+
+
+def test_the_last_line_of_standard_output_is_the_figures_in_json(whole_run):
+    figures = json.loads(whole_run.printed.splitlines()[-1])
+    assert list(figures["methods"]) == ["naive_rag", "corag", "gold_passages"]
+    keys = {"rouge_l_set", "rouge_l_generated", "evidence_recall", "tokens", "pairs", "latency_ms"}
+    for method in figures["methods"].values():
+        assert method.keys() == keys
+        assert all(isinstance(value, float) for value in method.values())
+    assert {key: figures[key] for key in ("rows", "failed", "lost", "over_budget")} == {
+        "rows": 8,
+        "failed": 0,
+        "lost": 0,
+        "over_budget": 0,
+    }
+    gold = figures["methods"]["gold_passages"]
+    assert (gold["evidence_recall"], gold["rouge_l_generated"], gold["pairs"]) == (1.0, 1.0, 0.0)
+    assert figures["methods"]["naive_rag"]["pairs"] == 8.0  # every one of 8 candidates
+
+
+def test_a_run_leaves_rows_manifest_summary_and_report_that_agree(whole_run, tiny_config):
+    figures = json.loads(whole_run.printed.splitlines()[-1])
+    rows = read_rows(whole_run.folder / ROWS)
+    assert json.loads((whole_run.folder / "summary.json").read_text("utf-8")) == figures
+    assert headline(summarise(rows, seed=tiny_config.seed)) | {"lost": 0} == figures
+    manifest = json.loads((whole_run.folder / "manifest.json").read_text("utf-8"))
+    assert {row["fingerprint"] for row in rows} == {manifest["fingerprint"]}
+    assert manifest["config"] == tiny_config.model_dump(mode="json")
+    assert manifest["index"]["chunks"] > 8
+    report = (whole_run.folder / "report.html").read_text("utf-8")
+    assert all(name in report for name in ("naive_rag", "corag", "gold_passages"))
+
+
+def test_ask_prints_one_json_object_and_nothing_else_on_standard_output(corag, tiny_yaml, whole_run, tmp_path):
+    # In a root of its own, so that it starts Ray and builds the index on the way.
+    asked, _, where = QUESTIONS["q2"]
+    done = corag("ask", asked, "--config", tiny_yaml, "--root", tmp_path, "--method", "naive_rag", "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert (record["question"], record["method"], record["budget_tokens"]) == (asked, "naive_rag", 80)
+    assert record["sources"][0]["doc_id"] == where
+    assert 0 < record["context_tokens"] <= 80
+    assert record["pairs"] == 8
+    assert isinstance(record["answer"], str)
+    [row] = [row for row in read_rows(whole_run.folder / ROWS) if row["question_id"] == "q2"]
+    result = row["methods"]["naive_rag"]
+    assert [(s["doc_id"], s["start"]) for s in record["sources"]] == [
+        (s["doc_id"], s["start"]) for s in result["selection"]
+    ]
+    assert record["score"] == result["score"]

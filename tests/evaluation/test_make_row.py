@@ -1,0 +1,171 @@
+"""From a plan and its answers to the stored row."""
+
+import json
+import math
+
+import pytest
+
+from corag_ray.errors import RowError
+from corag_ray.evaluation.make_row import make_row
+from corag_ray.evaluation.manifest import MANIFEST, make_manifest, write_manifest
+from corag_ray.evaluation.row_log import MethodResult, Row, SelectedChunk, StoredRouge, read_rows
+from corag_ray.pipeline import MethodPlan, QuestionPlan
+from corag_ray.types import Chunk, Evidence, Generation, Question, Span
+
+QUESTION = Question("q7", "Where?", ("the red house",), (Evidence(Span("d", 0, 10), text="0123456789"),), "es", "where")
+HIT = Chunk(255, "d", 0, 0, 8, "01234567", 5)  # holds 8 of the evidence's 10 characters
+MISS = Chunk(2**64 - 1, "e", 3, 4, 9, "other", 6)
+
+
+def planned(**methods):
+    return QuestionPlan(QUESTION, [HIT, MISS], methods)
+
+
+def answer(text, new_tokens=3):
+    return Generation(text, 40, new_tokens, "stop")
+
+
+def stored(plan, answers):
+    return make_row(plan, answers, fingerprint="ab", position=4, budget_tokens=512)
+
+
+def chosen(*selection, **values):
+    return MethodPlan(list(selection), **values)
+
+
+def test_a_row_has_exactly_the_keys_of_its_schema_at_every_level():
+    row = stored(planned(m=chosen(HIT), gold_passages=chosen(HIT)), {"m": answer("red"), "gold_passages": answer("a")})
+    assert row.keys() == Row.__annotations__.keys()
+    result = row["methods"]["m"]
+    assert result.keys() == MethodResult.__annotations__.keys()
+    assert result["selection"][0].keys() == SelectedChunk.__annotations__.keys()
+    assert result["rouge_set"].keys() == result["rouge_generated"].keys() == StoredRouge.__annotations__.keys()
+
+
+def test_a_row_carries_the_question_its_place_and_what_each_method_did():
+    plan = planned(
+        m=chosen(
+            MISS,
+            HIT,
+            score=0.25,
+            pairs=9,
+            reranker="late",
+            effective_budget_tokens=100,
+            prompt="p",
+            prompt_tokens=60,
+            context_tokens=11,
+            latency_ms={"search": 1.23456},
+            notes=["n"],
+        )
+    )
+    row = stored(plan, {"m": answer("the red house")})
+    assert [row[key] for key in ("question_id", "fingerprint", "position", "language", "kind", "question", "answers")] == [
+        "q7",
+        "ab",
+        4,
+        "es",
+        "where",
+        "Where?",
+        ["the red house"],
+    ]  # fmt: skip
+    assert (row["error"], row["num_candidates"], row["candidate_recall"]) == (None, 2, 1.0)
+    result = row["methods"]["m"]
+    assert result["selection"] == [
+        {"chunk_id": "ffffffffffffffff", "doc_id": "e", "start": 4, "end": 9, "cost": 6},
+        {"chunk_id": "00000000000000ff", "doc_id": "d", "start": 0, "end": 8, "cost": 5},
+    ]
+    expected = {
+        "score": 0.25,
+        "pairs": 9,
+        "budget_tokens": 512,
+        "effective_budget_tokens": 100,
+        "context_tokens": 11,
+        "prompt_tokens": 60,
+        "new_tokens": 3,
+        "finish_reason": "stop",
+        "answer": "the red house",
+        "reranker": "late",
+        "evidence_recall": 1.0,  # the one span is covered
+        "evidence_precision": 0.5,  # by one of two chunks
+        "latency_ms": {"search": 1.235},
+        "notes": ["n"],
+    }
+    assert {key: result[key] for key in expected} == expected
+    assert result["rouge_set"]["rougeL"] == 1.0
+
+
+def test_a_row_can_be_written_and_read_back(tmp_path):
+    row = stored(planned(m=chosen(HIT, score=0.1)), {"m": answer("a")})
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row, allow_nan=False) + "\n", encoding="utf-8")
+    assert read_rows(tmp_path / "rows.jsonl") == [row]
+
+
+def test_the_generated_reference_is_the_answer_written_from_the_gold_passages():
+    plan = planned(m=chosen(HIT), gold_passages=chosen(HIT), none=chosen())
+    answers = {"m": answer("a blue door"), "gold_passages": answer("the blue door"), "none": answer("green")}
+    row = stored(plan, answers)["methods"]
+    # "a blue door" against "the blue door": 2 of 3 words both ways; against "the red house" none.
+    assert math.isclose(row["m"]["rouge_generated"]["rougeL"], 2 / 3)
+    assert row["m"]["rouge_set"]["rougeL"] == 0.0
+    assert row["gold_passages"]["rouge_generated"]["rougeL"] == 1.0
+    assert row["none"]["rouge_generated"]["rougeL"] == 0.0
+    assert math.isclose(row["gold_passages"]["rouge_set"]["rougeL"], 1 / 3)  # "the" of three words
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [
+        (None, {"m": answer("a b")}),
+        (chosen(), {"m": answer("a b"), "gold_passages": answer("a b")}),  # no gold passage: only the question's words
+        (chosen(HIT), {"m": answer("a b"), "gold_passages": answer("")}),
+    ],
+    ids=["without the method", "without passages", "with an empty answer"],
+)
+def test_without_a_reference_written_from_gold_passages_that_rouge_is_missing_not_zero(gold, answers):
+    methods = {"m": chosen(HIT)} | ({"gold_passages": gold} if gold is not None else {})
+    row = stored(planned(**methods), answers)
+    assert row["methods"]["m"]["rouge_generated"] is None
+    assert row["methods"]["m"]["rouge_set"] is not None
+
+
+def test_without_generation_answers_and_rouge_are_missing_and_evidence_is_not():
+    row = stored(planned(m=chosen(HIT), gold_passages=chosen(HIT)), {})
+    result = row["methods"]["m"]
+    missing = ("answer", "finish_reason", "rouge_set", "rouge_generated")
+    assert [result[key] for key in missing] == [None] * 4
+    assert (result["new_tokens"], result["evidence_recall"]) == (0, 1.0)
+
+
+def test_a_failed_question_has_its_error_and_no_results():
+    plan = QuestionPlan(QUESTION, methods={"m": chosen()}, error=RowError("too long."))
+    row = stored(plan, {})
+    assert row.keys() == Row.__annotations__.keys()
+    assert row["error"] == {"kind": "RowError", "message": "too long."}
+    assert (row["methods"], row["num_candidates"], row["candidate_recall"]) == ({}, 0, None)
+    assert (row["question_id"], row["position"]) == ("q7", 4)
+
+
+def test_a_question_without_answers_and_evidence_has_no_rouge_and_no_recall():
+    plan = QuestionPlan(Question("q", "?"), [HIT], {"m": chosen(HIT)})
+    row = stored(plan, {"m": answer("a")})
+    result = row["methods"]["m"]
+    assert row["candidate_recall"] is None
+    assert (result["rouge_set"], result["evidence_recall"], result["evidence_precision"]) == (None, None, None)
+
+
+def test_a_manifest_says_with_what_a_run_was_made_and_takes_further_facts(tmp_path):
+    import ray
+
+    manifest = make_manifest("n", "ab", {"seed": 3}, seconds=1.5)
+    write_manifest(tmp_path, manifest)
+    written = json.loads((tmp_path / MANIFEST).read_text("utf-8"))
+    assert written == manifest
+    assert (written["name"], written["fingerprint"], written["config"], written["seconds"]) == (
+        "n",
+        "ab",
+        {"seed": 3},
+        1.5,
+    )
+    assert written["versions"]["ray"] == ray.__version__
+    assert written["machine"]["cpus"] >= 1
+    assert written["finished"].endswith("+00:00")

