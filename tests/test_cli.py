@@ -97,16 +97,3 @@ def test_models_lists_every_name_that_a_configuration_can_use(monkeypatch, capsy
     rows = [line for line in out.splitlines() if line.startswith("│")]
     listed = {tuple(cell.strip() for cell in row.strip("│").split("│")[:2]) for row in rows}
     assert listed == {("minilm", "embedder"), ("smollm2", "generator"), ("late_interaction", "reranker")}
-
-
-@pytest.mark.parametrize("question", ["", "  "])
-@pytest.mark.models
-@pytest.mark.ray
-def test_an_empty_question_is_one_sentence(ray_session, monkeypatch, capsys, tmp_path, question):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "corpus.jsonl").write_text('{"passage_id": "a", "text": "The only passage."}\n')
-    (data / "queries.jsonl").write_text('{"query_id": "q", "question": "Which?"}\n')
-    code, out, err = corag(monkeypatch, capsys, "ask", question, "--data", data, "--root", tmp_path)
-    assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == "corag: the question is empty: write what you want to know."

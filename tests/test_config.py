@@ -108,7 +108,7 @@ def test_an_unknown_key_is_refused_at_every_level_with_its_path(tmp_path, text, 
         ("methods: {}", "methods", "'{}'"),
         ("methods: [naive]", "methods", "naive"),
         ("methods: {m: {strategy: {kind: rankd}}}", "methods.m.strategy", "rankd"),
-        ("methods: {m: {strategy: {kind: ranked, params: {on_misfit: jump}}}}", "methods.m.strategy.params.on_misfit", "jump"),
+        ("methods: {m: {strategy: {kind: ranked, params: {on_misfit: jump}}}}", "methods.m.strategy.params.on_misfit", "jump"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text, place, found):
@@ -196,7 +196,7 @@ def test_a_file_that_is_missing_or_a_folder_or_not_text_is_one_sentence(tmp_path
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"seed: \xff\xfe")
     for path in (tmp_path / "missing.yaml", tmp_path, binary):
-        with pytest.raises(ConfigError, match="^cannot read [^\n]*\\.$") as caught:
+        with pytest.raises(ConfigError, match=r"^cannot read [^\n]*\.$") as caught:
             load_config(path)
         assert str(path) in str(caught.value)
 

@@ -3,6 +3,7 @@
 In these tests a token is a word. A chunk of n words costs n + 1 (its number), and the template has 3 words more.
 """
 
+import dataclasses
 import functools
 import random
 import time
@@ -133,8 +134,7 @@ def three(tmp_path):
 def told(plan):
     """All of a plan but its times."""
     methods = {
-        name: (m.selection, m.score, m.pairs, m.effective_budget_tokens, m.prompt, m.prompt_tokens, m.context_tokens)
-        + (m.reranker, m.notes)
+        name: [getattr(m, field.name) for field in dataclasses.fields(m) if field.name != "latency_ms"]
         for name, m in plan.methods.items()
     }
     return plan.question, plan.candidates, methods, str(plan.error)

@@ -88,7 +88,7 @@ def test_a_wrong_number_of_scores_is_a_protocol_error_that_names_the_reranker(ch
         def score(self, pairs):
             return change(super().score(pairs))
 
-    with pytest.raises(ProtocolError, match="reranker 'm' gave [13] scores for 2 pairs"):
+    with pytest.raises(ProtocolError, match=r"reranker 'm' gave [13] scores for 2 pairs"):
         score_pairs({"m": Miscounting(summed)}, [Scored("m", [0], "raw")], [(0, (0,)), (0, (1,))])
 
 

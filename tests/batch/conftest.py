@@ -1,4 +1,4 @@
-"""One run of `corag bench` over a tiny corpus, as a user starts it, for all tests that look at a run."""
+"""One `corag ask` and one `corag bench` over a tiny corpus, as a user starts them, for all tests of a run."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tiny_run import config_values, write_folder
+from tiny_run import QUESTIONS, config_values, write_folder
 
 from corag_ray.build import default_index_folder
 from corag_ray.config import Config
@@ -18,8 +18,17 @@ CORAG = Path(sys.executable).parent / "corag"
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A finished `corag ask --json`."""
+
+    question: str
+    root: Path
+    printed: str
+
+
+@dataclass(frozen=True)
 class Run:
-    """A finished `corag bench`, with an index of its own."""
+    """A finished `corag bench`."""
 
     root: Path
     folder: Path
@@ -31,12 +40,7 @@ def run_corag(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, with a Ray of its own if it needs one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     command = [str(CORAG), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-
-
-@pytest.fixture(scope="session")
-def corag():
-    return run_corag
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
 
 
 @pytest.fixture(scope="session")
@@ -62,11 +66,19 @@ def tiny_dataset(tiny_folder: Path) -> Dataset:
 
 
 @pytest.fixture(scope="session")
-def whole_run(
-    tiny_yaml: Path, tiny_config: Config, tiny_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory
-) -> Run:
-    """An uninterrupted run, from nothing to the report."""
+def asked(tiny_yaml: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """`corag ask --json` in a new root: it starts Ray and builds the index on the way."""
     root = tmp_path_factory.mktemp("root")
+    question = QUESTIONS["q2"][0]
+    done = run_corag("ask", question, "--config", tiny_yaml, "--root", root, "--method", "naive_rag", "--json")
+    assert done.returncode == 0, done.stderr
+    return Asked(question, root, done.stdout)
+
+
+@pytest.fixture(scope="session")
+def whole_run(asked: Asked, tiny_yaml: Path, tiny_config: Config, tiny_dataset: Dataset) -> Run:
+    """An uninterrupted run to the report, over the index that `ask` built."""
+    root = asked.root
     done = run_corag("bench", tiny_yaml, "--root", root, "--out", root / "run")
     assert done.returncode == 0, done.stderr
     return Run(root, root / "run", default_index_folder(root, tiny_config, tiny_dataset), done.stdout)

@@ -1,10 +1,12 @@
 """`corag bench` and `corag ask` as a user starts them: what is printed where, and which files are left."""
 
 import json
+import sys
 
 import pytest
 from tiny_run import QUESTIONS
 
+from corag_ray import cli
 from corag_ray.batch.row_writer import ROWS
 from corag_ray.evaluation.row_log import read_rows
 from corag_ray.evaluation.rows import headline, summarise
@@ -43,15 +45,11 @@ def test_a_run_leaves_rows_manifest_summary_and_report_that_agree(whole_run, tin
     assert all(name in report for name in ("naive_rag", "corag", "gold_passages"))
 
 
-def test_ask_prints_one_json_object_and_nothing_else_on_standard_output(corag, tiny_yaml, whole_run, tmp_path):
-    # In a root of its own, so that it starts Ray and builds the index on the way.
-    asked, _, where = QUESTIONS["q2"]
-    done = corag("ask", asked, "--config", tiny_yaml, "--root", tmp_path, "--method", "naive_rag", "--json")
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
-    assert (record["question"], record["method"], record["budget_tokens"]) == (asked, "naive_rag", 80)
-    assert record["sources"][0]["doc_id"] == where
-    assert 0 < record["context_tokens"] <= 80
+def test_ask_prints_one_json_object_and_nothing_else_on_standard_output(asked, whole_run):
+    record = json.loads(asked.printed)
+    assert (record["question"], record["method"], record["budget_tokens"]) == (asked.question, "naive_rag", 64)
+    assert record["sources"][0]["doc_id"] == QUESTIONS["q2"][2]
+    assert 0 < record["context_tokens"] <= 64
     assert record["pairs"] == 8
     assert isinstance(record["answer"], str)
     [row] = [row for row in read_rows(whole_run.folder / ROWS) if row["question_id"] == "q2"]
@@ -60,3 +58,15 @@ def test_ask_prints_one_json_object_and_nothing_else_on_standard_output(corag, t
         (s["doc_id"], s["start"]) for s in result["selection"]
     ]
     assert record["score"] == result["score"]
+
+
+@pytest.mark.parametrize("question", ["", " \t"])
+def test_an_empty_question_is_one_sentence_and_status_2(whole_run, tiny_yaml, monkeypatch, capsys, question):
+    monkeypatch.setattr(
+        sys, "argv", ["corag", "ask", question, "--config", str(tiny_yaml), "--root", str(whole_run.root)]
+    )
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (left.value.code, out) == (2, "")
+    assert err.splitlines()[-1] == "corag: the question is empty: write what you want to know."

@@ -53,7 +53,7 @@ def test_there_is_one_row_a_question_in_order_with_every_method(whole_run, tiny_
         for name, result in row["methods"].items():
             assert result["answer"] is not None
             assert result["new_tokens"] <= 4
-            assert result["context_tokens"] <= 80
+            assert result["context_tokens"] <= 64
             assert result["selection"], name
         assert row["methods"]["gold_passages"]["evidence_recall"] == 1.0
 
@@ -75,7 +75,7 @@ def test_a_killed_run_goes_on_and_ends_byte_for_byte_as_an_uninterrupted_one(
         "run_benchmark(config, data, Path(sys.argv[2]), Path(sys.argv[3]), advance)\n"
     )
     arguments = [tiny_config.model_dump_json(), str(whole_run.index), str(tmp_path)]
-    killed = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=240)
+    killed = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=500)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(lines(tmp_path)) == 4
     with (tmp_path / ROWS).open("ab") as log:  # a kill in the middle of a write

