@@ -17,12 +17,15 @@ from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.ranked import RankedFill
 from corag_ray.datasets.folder import Dataset
 from corag_ray.errors import unknown_name
+from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
+from corag_ray.indexing.build_index import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.build_index import IndexSpec
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
-from corag_ray.models.torch_setup import Compute
+from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.prompts import PROMPTS
+from corag_ray.scoring import SCORE_DECIMALS
 
 EMBEDDERS: Mapping[str, PackagedModel] = {"minilm": MINILM}
 GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
@@ -35,12 +38,31 @@ def _late_interaction(embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
     return LateInteraction(embedder, index.token_vectors)
 
 
+COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "numpy")
+
+
 RERANKERS: Mapping[str, Callable[[Embedder, OpenIndex], Reranker[Any]]] = {"late_interaction": _late_interaction}
+
+
+def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
+    """By reranker of the configuration, what its class declares: tables that speak of order must say who scored."""
+    from corag_ray.models.reranker import LateInteraction
+
+    classes = {"late_interaction": LateInteraction}
+    names = {method.reranker for method in config.methods.values() if method.strategy}
+    return {n: {"order_sensitive": classes[n].order_sensitive, "monotone": classes[n].monotone} for n in sorted(names)}
+
+
+def settle(config: Config) -> Config:
+    """The configuration with its number type decided: called once, in the driver, so that all processes agree."""
+    if config.dtype != "auto" and not config.deterministic:
+        return config
+    return config.model_copy(update={"dtype": "float32" if config.deterministic else native_dtype()})
 
 
 def compute(config: Config) -> Compute:
     """How this run's processes compute."""
-    return Compute(config.plan.threads, config.deterministic)
+    return Compute(config.plan.threads, config.deterministic, settle(config).dtype)
 
 
 def build_embedder(config: Config) -> Embedder:
@@ -93,26 +115,13 @@ def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipel
     )
 
 
-def check_names(config: Config) -> None:
-    """Refuse names that no table holds, before anything is loaded.
-
-    Raises:
-        ConfigError: an unknown embedder, generator, prompt or reranker; the message suggests the nearest.
-    """
-    _look_up("embedder", config.embedder, EMBEDDERS)
-    _look_up("generator", config.generation.model, GENERATORS)
-    _look_up("prompt", config.generation.prompt, PROMPTS)
-    for method in config.methods.values():
-        _look_up("reranker", method.reranker, RERANKERS)
-
-
 def index_spec(config: Config, dataset: Dataset) -> IndexSpec:
     """What the index of this corpus depends on."""
     return IndexSpec(
         corpus=dataset.fingerprint,
         chunking=config.chunking,
         embedder=str(EMBEDDERS[config.embedder].revision),
-        dtype=compute(config).dtype_name,
+        dtype=settle(config).dtype,
         cost_tokenizer=str(GENERATORS[config.generation.model].revision),
         store_token_vectors_up_to_mb=config.store_token_vectors_up_to_mb,
     )
@@ -125,17 +134,37 @@ def default_index_folder(root: Path, config: Config, dataset: Dataset) -> Path:
 
 
 def run_fingerprint(config: Config, dataset: Dataset) -> str:
-    """Hash of what a row's numbers depend on: configuration, corpus, questions, models and number type."""
+    """Hash of what a row's numbers depend on.
+
+    Names stand for code that can change under them, so what they stand for is hashed: the presets' values, the prompt
+    as it renders, the versions of the stored formats and of the libraries that compute.
+    """
     parts = [
-        config.numbers,
+        settle(config).numbers,
+        [method.strategy and dataclasses.asdict(method.strategy.params) for method in config.methods.values()],
+        PROMPTS[config.generation.prompt]("question", ["passage"], "en"),
         dataset.fingerprint,
         dataset.questions_fingerprint,
-        str(EMBEDDERS[config.embedder].revision),
-        str(GENERATORS[config.generation.model].revision),
-        compute(config).dtype_name,
-        importlib.metadata.version("corag_ray"),
+        EMBEDDERS[config.embedder].revision,
+        GENERATORS[config.generation.model].revision,
+        [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
+        [importlib.metadata.version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def prepare_weights(config: Config) -> None:
+    """Unpack the weights that a run needs, here and once, so that a missing package is one sentence before Ray starts.
+
+    Raises:
+        ConfigError: an unknown embedder, generator, prompt or reranker; the message suggests the nearest.
+        MissingModelError: a package of weights is not installed.
+    """
+    _look_up("prompt", config.generation.prompt, PROMPTS)
+    for method in config.methods.values():
+        _look_up("reranker", method.reranker, RERANKERS)
+    _look_up("embedder", config.embedder, EMBEDDERS).folder()
+    _look_up("generator", config.generation.model, GENERATORS).folder()
 
 
 def _method(method: Method) -> pipeline.Method:

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from corag_ray.config import Config, load_config
-from corag_ray.errors import CoragError
+from corag_ray.config import load_config
+from corag_ray.errors import CoragError, ProtocolError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +27,7 @@ app = typer.Typer(
 screen = Console(stderr=True)
 """Everything for people goes to standard error; standard output holds the answer or the figures."""
 
+SHOWN_CHARACTERS = 160
 RUNS = Path("runs")
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; the defaults without one.")]
 Data = Annotated[
@@ -53,17 +54,24 @@ def ask(
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
     from corag_ray.batch.index_job import ensure_index
-    from corag_ray.build import build_answerer, build_selector, check_names, default_index_folder, index_spec
+    from corag_ray.build import (
+        build_answerer,
+        build_selector,
+        default_index_folder,
+        index_spec,
+        prepare_weights,
+        settle,
+    )
     from corag_ray.datasets.folder import load_dataset
     from corag_ray.errors import unknown_name
     from corag_ray.types import Question
 
-    run = _load(config, dataset=data, budget_tokens=budget, deterministic=deterministic)
+    run = load_config(config, {"dataset": data, "budget_tokens": budget, "deterministic": deterministic})
     if method not in run.methods:
         raise unknown_name("method", method, run.methods)
-    run = run.model_copy(update={"methods": {method: run.methods[method]}})
-    check_names(run)
-    dataset = load_dataset(run.dataset)
+    run = settle(run.model_copy(update={"methods": {method: run.methods[method]}}))
+    prepare_weights(run)
+    dataset = load_dataset(run.dataset, questions=False)
     folder = default_index_folder(root, run, dataset)
     with _bars() as bars:
         ensure_index(run, dataset, folder, _advance(bars, "indexing"))
@@ -81,27 +89,27 @@ def ask(
         record |= {"context_tokens": chosen.context_tokens, "budget_tokens": run.budget_tokens, "pairs": chosen.pairs}
         print(json.dumps(record | {"notes": chosen.notes}, ensure_ascii=False))
         return
-    print(answer or "(no answer: generation is switched off)")
+    print("(generation is switched off)" if answer is None else answer or "(the model wrote nothing)")
     _print_sources(sources, f"{chosen.context_tokens} of {run.budget_tokens} tokens, {chosen.pairs} pairs scored")
     for note in chosen.notes:
-        screen.print(f"Note: {note}.")
+        screen.print(f"Note: {note}.", markup=False)
 
 
 @app.command()
 def index(config: ConfigFile = None, data: Data = None, deterministic: Deterministic = None, root: Root = RUNS) -> None:
     """Build the index of a corpus, or go on with a half-built one."""
     from corag_ray.batch.index_job import ensure_index
-    from corag_ray.build import check_names, default_index_folder
+    from corag_ray.build import default_index_folder, prepare_weights, settle
     from corag_ray.datasets.folder import load_dataset
     from corag_ray.indexing.open_index import read_manifest
 
-    run = _load(config, dataset=data, deterministic=deterministic)
-    check_names(run)
-    dataset = load_dataset(run.dataset)
+    run = settle(load_config(config, {"dataset": data, "deterministic": deterministic}))
+    prepare_weights(run)
+    dataset = load_dataset(run.dataset, questions=False)
     folder = default_index_folder(root, run, dataset)
     with _bars() as bars:
         built = ensure_index(run, dataset, folder, _advance(bars, "indexing"))
-    screen.print(f"{'Built' if built else 'Already there'}: {folder}")
+    screen.print(f"{'Built' if built else 'Already there'}: {folder}", markup=False)
     print(json.dumps({"folder": str(folder), **read_manifest(folder)}, ensure_ascii=False))
 
 
@@ -125,16 +133,21 @@ def bench(
     from corag_ray.batch.experiment import REPORT, open_experiment, run_experiment
     from corag_ray.reports.table import summary_table
 
-    run = _load(experiment, dataset=data, limit=limit, budget_tokens=budget, deterministic=deterministic)
-    opened = open_experiment(run, experiment.stem if experiment else run.dataset, root, out)
+    changes = {"dataset": data, "limit": limit, "budget_tokens": budget, "deterministic": deterministic}
+    run = load_config(experiment, changes)
+    opened = open_experiment(run, experiment.stem if experiment else None, root, out)
     screen.print(
         f"{opened.num_questions} questions x {len(run.methods)} methods, budget {run.budget_tokens} tokens; "
-        f"about {duration_text(opened.estimate_seconds())} if nothing is there yet. Run folder: {opened.run_folder}"
+        f"about {duration_text(opened.estimate_seconds())} if nothing is there yet. Run folder: {opened.run_folder}",
+        markup=False,
     )
     with _bars() as bars:
         summary, figures = run_experiment(opened, _advance(bars, "indexing"), _advance(bars, "answering"))
     Console().print(summary_table(summary))
-    screen.print(f"Report: {opened.run_folder / REPORT}")
+    for reranker, traits in opened.reranker_traits.items():
+        if not traits["order_sensitive"]:
+            screen.print(f"{reranker} is blind to order: these figures say nothing about the order of chunks.")
+    screen.print(f"Report: {opened.run_folder / REPORT}", markup=False)
     print(json.dumps(figures))
 
 
@@ -157,8 +170,11 @@ def reporting_errors() -> Iterator[None]:
     """What a user can mend becomes one sentence on standard error and exit status 2."""
     try:
         yield
-    except CoragError as error:
-        screen.print(f"[bold red]corag:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    except (CoragError, ModuleNotFoundError) as error:
+        if isinstance(error, ProtocolError):
+            raise  # a defect of ours: its frames are what helps
+        hint = "; install a profile, `pip install -e '.[local]'`." if isinstance(error, ModuleNotFoundError) else ""
+        screen.print(f"[bold red]corag:[/] {escape(str(error))}{hint}", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
@@ -166,10 +182,6 @@ def main() -> None:
     """Run the command."""
     with reporting_errors():
         app()
-
-
-def _load(path: Path | None, **changes: Any) -> Config:
-    return load_config(path, changes)
 
 
 @contextmanager
@@ -194,7 +206,9 @@ def _advance(bars: Progress, label: str) -> Any:
 def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
     table = Table("", "document", "tokens", "text", title=title)
     for number, source in enumerate(sources, start=1):
-        table.add_row(str(number), source["doc_id"], str(source["cost"]), " ".join(source["text"].split())[:160] + " …")
+        text = " ".join(source["text"].split())
+        shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + " …"
+        table.add_row(str(number), escape(source["doc_id"]), str(source["cost"]), escape(shown))
     screen.print(table)
 
 

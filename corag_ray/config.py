@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -60,9 +61,7 @@ class PolicyTreeStrategy(Section):
             if name not in known:
                 raise unknown_name("search parameter", name, known)
         try:
-            return TypeAdapter(SearchParams).validate_python(
-                dataclasses.asdict(PRESETS[self.preset]) | {**self.changes}
-            )
+            return _SEARCH_PARAMS.validate_python(dataclasses.asdict(PRESETS[self.preset]) | {**self.changes})
         except ValidationError as error:
             raise ConfigError(f"search parameter {_first_problem(error)}") from error
 
@@ -116,13 +115,17 @@ class Plan(Section):
 
 
 class Config(Section):
-    """One run: data, models, methods and the budget they share."""
+    """One run: data, models, methods and the budget they share.
+
+    `dtype: auto` is settled in the driver, by its processor, before anything is loaded or hashed (`build.settle`).
+    """
 
     profile: Literal["local"] = "local"
     dataset: str = "sample"
     limit: int | None = Field(None, ge=1)
     seed: int = 0
     deterministic: bool = False
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     budget_tokens: int = Field(512, ge=1)
     group_size: int = Field(16, ge=1)
     max_failed_share: float = Field(0.05, ge=0, le=1)
@@ -153,7 +156,6 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
         except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that does not exist
             raise ConfigError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
         values = {} if values is None else values  # an empty file
-        values = {} if values is None else values  # an empty file
     where = str(path or "the command line")
     if not isinstance(values, dict):
         raise ConfigError(f"{where} must hold a mapping, not {type(values).__name__}.")
@@ -165,6 +167,15 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
         raise ConfigError(f"{where}: {error}") from error
 
 
+def _known_keys() -> set[str]:
+    """Every key of the schema, at any level."""
+    sections: list[type[BaseModel]] = [Config, *Section.__subclasses__()]
+    embedded = [SearchParams, RankedParams, Chunking]
+    return {key for section in sections for key in section.model_fields} | {
+        field.name for section in embedded for field in dataclasses.fields(section)
+    }
+
+
 def _first_problem(error: ValidationError) -> str:
     """The first problem as one sentence: where it is, what came, and the nearest known key."""
     first = error.errors()[0]
@@ -173,5 +184,6 @@ def _first_problem(error: ValidationError) -> str:
         del parts[3:4]
     place = ".".join(parts)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"unknown key '{place}'; remove it or correct its spelling."
+        close = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(), n=1)
+        return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")
     return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {str(first['input'])[:60]!r}."

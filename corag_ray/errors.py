@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class CoragError(Exception):
-    """Base of every error that a user can mend; the message is one sentence that says what to do."""
+    """Base of the project's errors; the message is one sentence that says what to do."""
 
 
 class ConfigError(CoragError):

@@ -15,10 +15,12 @@ from corag_ray.indexing.chunking import COST_NUMBER
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.models.protocols import FirstStage, Generator, PromptTokenizer, Reranker
 from corag_ray.prompts import Prompt, numbered_passage
-from corag_ray.scoring import Scored, score_pairs
+from corag_ray.scoring import ScoringContext, score_pairs
 from corag_ray.types import Chunk, Generation, Question
 
 SEARCHES_IN_FLIGHT = 64
+
+Source = Literal["retrieval", "gold", "none"]
 
 NewStrategy = Callable[[Candidates, int], Strategy]
 """From candidates and a budget in tokens to a fresh search."""
@@ -28,13 +30,13 @@ NewStrategy = Callable[[Candidates, int], Strategy]
 class Method:
     """A candidate source; for retrieved candidates also a strategy and the reranker it asks."""
 
-    source: Literal["retrieval", "gold", "none"]
+    source: Source
     new_strategy: NewStrategy | None = None
     reranker: str | None = None
 
 
 @dataclass(slots=True)
-class MethodPlan:
+class Choice:
     """What one method chose for one question, and the prompt made of it.
 
     `effective_budget_tokens` is the budget, or what the model's window leaves for context if that is less;
@@ -42,6 +44,7 @@ class MethodPlan:
     among them, so that sums over a run are the run's time.
     """
 
+    source: Source
     selection: list[Chunk] = field(default_factory=list)
     score: float | None = None
     pairs: int = 0
@@ -55,12 +58,12 @@ class MethodPlan:
 
 
 @dataclass(slots=True)
-class QuestionPlan:
-    """A question with its candidates and every method's plan, or the error that stopped it."""
+class Choices:
+    """A question with its candidates and what every method chose, or the error that stopped it."""
 
     question: Question
     candidates: list[Chunk] = field(default_factory=list)
-    methods: dict[str, MethodPlan] = field(default_factory=dict)
+    methods: dict[str, Choice] = field(default_factory=dict)
     error: RowError | None = None
 
 
@@ -68,10 +71,10 @@ class QuestionPlan:
 class _Search:
     """One method's search for one question."""
 
-    plan: MethodPlan
+    choice: Choice
     chunks: Sequence[Chunk]
     strategy: Strategy
-    scored: Scored
+    scored: ScoringContext
 
 
 class Selector:
@@ -100,28 +103,40 @@ class Selector:
         self._num_candidates = num_candidates
         self._budget_tokens = budget_tokens
         self._max_new_tokens = max_new_tokens
+        # Costs are counted under a number of two digits: more candidates can bring longer numbers.
+        shown, counted = tokenizer.count(
+            [numbered_passage(max(num_candidates, COST_NUMBER), ""), numbered_passage(COST_NUMBER, "")]
+        )
+        self._extra_cost = shown - counted
 
-    def select(self, questions: Sequence[Question]) -> list[QuestionPlan]:
-        """One plan a question, in order; a question that cannot be answered carries its error."""
-        plans = [QuestionPlan(question) for question in questions]
-        for plan in plans:
+    def select(self, questions: Sequence[Question]) -> list[Choices]:
+        """The choices for each question, in order; a question that cannot be answered carries its error."""
+        batch = [Choices(question) for question in questions]
+        for choices in batch:
             try:
-                self._start(plan)
+                self._start(choices)
             except RowError as error:
-                plan.error = error
-        sound = [plan for plan in plans if plan.error is None]
+                choices.error = error
+        sound = [choices for choices in batch if choices.error is None]
         rows = self._retrieve(sound)
-        searches = [search for plan, found in zip(sound, rows, strict=True) for search in self._configure(plan, found)]
+        searches = [
+            search for choices, found in zip(sound, rows, strict=True) for search in self._configure(choices, found)
+        ]
         self._search(searches)
-        for plan in sound:
-            self._render(plan)
-        return plans
+        for choices in sound:
+            try:
+                self._render(choices)
+            except RowError as error:
+                choices.error = error
+        return batch
 
-    def _start(self, plan: QuestionPlan) -> None:
+    def _start(self, choices: Choices) -> None:
         """Check the question and fix each method's budget."""
-        question = plan.question
+        question = choices.question
         if not question.text.strip():
             raise RowError("the question is empty: write what you want to know.")
+        if not question.text.isascii() and question.text.encode("utf-8", "ignore").decode("utf-8") != question.text:
+            raise RowError("the question holds half of a character (a lone surrogate): send valid Unicode.")
         frame = self._prompt(question.text, [], question.language)
         [frame_tokens] = self._tokenizer.count_prompts([frame])
         room = self._tokenizer.context_window - frame_tokens - self._max_new_tokens
@@ -132,33 +147,33 @@ class Selector:
             )
         effective = min(self._budget_tokens, room)
         for name, method in self._methods.items():
-            plan.methods[name] = MethodPlan(effective_budget_tokens=effective, reranker=method.reranker)
+            choices.methods[name] = Choice(method.source, effective_budget_tokens=effective, reranker=method.reranker)
             if effective < self._budget_tokens:
-                plan.methods[name].notes.append(
+                choices.methods[name].notes.append(
                     f"budget cut from {self._budget_tokens} to {effective} tokens, all that the model's window leaves"
                 )
 
-    def _retrieve(self, plans: Sequence[QuestionPlan]) -> list[list[tuple[int, float]]]:
+    def _retrieve(self, batch: Sequence[Choices]) -> list[list[tuple[int, float]]]:
         """Candidates of every question: (store row, first-stage score), best first."""
         started = time.perf_counter()
-        found = self._first_stage.search([plan.question.text for plan in plans], self._num_candidates)
-        for plan, hits in zip(plans, found, strict=True):
-            plan.candidates = self._store.take([row for row, _ in hits])
-        share = _ms_since(started) / max(1, len(plans))
-        for plan in plans:
+        found = self._first_stage.search([choices.question.text for choices in batch], self._num_candidates)
+        for choices, hits in zip(batch, found, strict=True):
+            choices.candidates = self._store.take([row for row, _ in hits])
+        share = _ms_since(started) / max(1, len(batch))
+        for choices in batch:
             for name, method in self._methods.items():
                 if method.source == "retrieval":
-                    plan.methods[name].latency_ms["retrieve"] = share
+                    choices.methods[name].latency_ms["retrieve"] = share
         return found
 
-    def _configure(self, plan: QuestionPlan, hits: Sequence[tuple[int, float]]) -> list[_Search]:
+    def _configure(self, choices: Choices, hits: Sequence[tuple[int, float]]) -> list[_Search]:
         """One search a method over retrieved candidates; each reranker prepares the query once, for all its methods."""
         documents: dict[str, int] = {}
         candidates = Candidates(
-            costs=tuple(chunk.cost for chunk in plan.candidates),
+            costs=tuple(chunk.cost + self._extra_cost for chunk in choices.candidates),
             priors=tuple(score for _, score in hits),
-            documents=tuple(documents.setdefault(chunk.doc_id, len(documents)) for chunk in plan.candidates),
-            positions=tuple(chunk.position for chunk in plan.candidates),
+            documents=tuple(documents.setdefault(chunk.doc_id, len(documents)) for chunk in choices.candidates),
+            positions=tuple(chunk.position for chunk in choices.candidates),
         )
         searches: list[_Search] = []
         prepared: dict[str, tuple[Any, float]] = {}
@@ -168,15 +183,15 @@ class Selector:
             if method.reranker not in prepared:
                 started = time.perf_counter()
                 value = self._rerankers[method.reranker].prepare(
-                    plan.question.text, plan.candidates, [row for row, _ in hits]
+                    choices.question.text, choices.candidates, [row for row, _ in hits]
                 )
                 prepared[method.reranker] = value, _ms_since(started)
             value, milliseconds = prepared[method.reranker]
-            method_plan = plan.methods[name]
-            method_plan.latency_ms["prepare"] = milliseconds
-            strategy = method.new_strategy(candidates, method_plan.effective_budget_tokens)
-            scored = Scored(method.reranker, value, strategy.reading)
-            searches.append(_Search(method_plan, plan.candidates, strategy, scored))
+            choice = choices.methods[name]
+            choice.latency_ms["prepare"] = milliseconds
+            strategy = method.new_strategy(candidates, choice.effective_budget_tokens)
+            scored = ScoringContext(method.reranker, value, strategy.reading)
+            searches.append(_Search(choice, choices.candidates, strategy, scored))
         return searches
 
     def _search(self, searches: Sequence[_Search]) -> None:
@@ -190,42 +205,49 @@ class Selector:
         )
         per_pair = _ms_since(started) / max(1, sum(pairs))
         for search, asked in zip(searches, pairs, strict=True):
-            plan = search.plan
-            plan.pairs, plan.latency_ms["search"] = asked, asked * per_pair
+            choice = search.choice
+            choice.pairs, choice.latency_ms["search"] = asked, asked * per_pair
             if (best := search.strategy.best()) is not None:
-                combination, plan.score = best
-                plan.selection = [search.chunks[i] for i in combination]
-            if not plan.selection:
-                plan.notes.append(_why_nothing(search.chunks, plan.effective_budget_tokens))
+                combination, choice.score = best
+                choice.selection = [search.chunks[i] for i in combination]
+            if not choice.selection:
+                choice.notes.append(_why_nothing(search.chunks, choice.effective_budget_tokens))
 
-    def _render(self, plan: QuestionPlan) -> None:
+    def _render(self, choices: Choices) -> None:
         """Fill in gold passages, make every method's prompt and count its tokens."""
-        question = plan.question
+        question = choices.question
         for name, method in self._methods.items():
             if method.source == "gold":
-                self._take_gold(question, plan.methods[name])
+                self._take_gold(question, choices.methods[name])
         frame = self._prompt(question.text, [], question.language)
-        for method_plan in plan.methods.values():
-            passages = [chunk.text for chunk in method_plan.selection] or None
-            method_plan.prompt = self._prompt(question.text, passages, question.language)
-        counts = self._tokenizer.count_prompts([frame, *(m.prompt for m in plan.methods.values())])
-        for method_plan, tokens in zip(plan.methods.values(), counts[1:], strict=True):
-            method_plan.prompt_tokens = tokens
-            method_plan.context_tokens = tokens - counts[0] if method_plan.selection else 0
+        for choice in choices.methods.values():
+            passages = [chunk.text for chunk in choice.selection] or None
+            choice.prompt = self._prompt(question.text, passages, question.language)
+        counts = self._tokenizer.count_prompts([frame, *(m.prompt for m in choices.methods.values())])
+        for choice, tokens in zip(choices.methods.values(), counts[1:], strict=True):
+            choice.prompt_tokens = tokens
+            choice.context_tokens = tokens - counts[0] if choice.selection else 0
+            if tokens + self._max_new_tokens > self._tokenizer.context_window:  # by a search that ignores the budget
+                raise RowError(
+                    f"a prompt of {tokens} tokens and {self._max_new_tokens} for the answer exceed the generator's "
+                    f"{self._tokenizer.context_window}: enforce the budget or lower it."
+                )
 
-    def _take_gold(self, question: Question, plan: MethodPlan) -> None:
+    def _take_gold(self, question: Question, choice: Choice) -> None:
         """The evidence texts in their given order, as far as they fit the budget."""
         texts = dict.fromkeys((e.span.doc_id, e.span.start, e.span.end, e.text) for e in question.evidence)
         costs = self._tokenizer.count([numbered_passage(COST_NUMBER, text) for *_, text in texts])
-        left = plan.effective_budget_tokens
+        left = choice.effective_budget_tokens
         for (doc_id, start, end, text), cost in zip(texts, costs, strict=True):
             if cost <= left:
-                plan.selection.append(Chunk(0, doc_id, 0, start, end, text, cost))
+                choice.selection.append(Chunk(0, doc_id, 0, start, end, text, cost))
                 left -= cost
-        if len(plan.selection) < len(texts):
-            plan.notes.append(f"{len(texts) - len(plan.selection)} of {len(texts)} gold passages do not fit the budget")
+        if len(choice.selection) < len(texts):
+            choice.notes.append(
+                f"{len(texts) - len(choice.selection)} of {len(texts)} gold passages do not fit the budget"
+            )
         if not texts:
-            plan.notes.append("the data set gives no evidence for this question")
+            choice.notes.append("the data set gives no evidence for this question")
 
 
 class Answerer:
@@ -236,24 +258,24 @@ class Answerer:
         self._generator = generator
         self._max_new_tokens = max_new_tokens
 
-    def answer(self, plans: Sequence[QuestionPlan]) -> list[dict[str, Generation]]:
-        """For each plan the answers by method; `{}` where the plan carries an error. Adds the `generate` latency."""
-        wanted: dict[str, list[MethodPlan]] = defaultdict(list)
-        for plan in plans:
-            if plan.error is None:
-                for method_plan in plan.methods.values():
-                    wanted[method_plan.prompt].append(method_plan)
+    def answer(self, batch: Sequence[Choices]) -> list[dict[str, Generation]]:
+        """For each question the answers by method, `{}` where it carries an error; adds the `generate` latency."""
+        wanted: dict[str, list[Choice]] = defaultdict(list)
+        for choices in batch:
+            if choices.error is None:
+                for choice in choices.methods.values():
+                    wanted[choice.prompt].append(choice)
         started = time.perf_counter()
         answers = dict(zip(wanted, self._generator.generate(list(wanted), self._max_new_tokens), strict=True))
         # By tokens read and written: a batch's time goes to those that made it long.
         per_token = _ms_since(started) / max(1, sum(a.prompt_tokens + a.new_tokens for a in answers.values()))
-        for prompt, method_plans in wanted.items():
+        for prompt, same in wanted.items():
             tokens = answers[prompt].prompt_tokens + answers[prompt].new_tokens
-            for method_plan in method_plans:
-                method_plan.latency_ms["generate"] = per_token * tokens
+            for choice in same:
+                choice.latency_ms["generate"] = per_token * tokens
         return [
-            {name: answers[m.prompt] for name, m in plan.methods.items()} if plan.error is None else {}
-            for plan in plans
+            {name: answers[m.prompt] for name, m in choices.methods.items()} if choices.error is None else {}
+            for choices in batch
         ]
 
 

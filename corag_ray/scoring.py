@@ -18,7 +18,7 @@ SCORE_DECIMALS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoringContext:
     """What a search needs to have its combinations scored: its reranker, the prepared query, the value it reads."""
 
     reranker: str
@@ -27,7 +27,7 @@ class Scored:
 
 
 def score_pairs(
-    rerankers: Mapping[str, Reranker[Any]], searches: Sequence[Scored], pairs: Sequence[tuple[int, Combination]]
+    rerankers: Mapping[str, Reranker[Any]], searches: Sequence[ScoringContext], pairs: Sequence[tuple[int, Combination]]
 ) -> list[float | None]:
     """Score (search number, combination) pairs: one call a reranker, each distinct (query, combination) once.
 

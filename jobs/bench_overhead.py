@@ -19,7 +19,14 @@ from corag_ray.batch.benchmark import cut_groups, group_ids, group_rows, run_ben
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_job import ensure_index
 from corag_ray.batch.row_writer import open_row_writer
-from corag_ray.build import build_selector, default_index_folder, index_spec, run_fingerprint
+from corag_ray.build import (
+    build_selector,
+    default_index_folder,
+    index_spec,
+    prepare_weights,
+    run_fingerprint,
+    settle,
+)
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config, load_config
 from corag_ray.datasets.folder import Dataset, load_dataset
@@ -34,7 +41,8 @@ def main(
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Time both sides and print their ratio."""
-    config = load_config(None, {"dataset": data, "limit": limit, "generation": {"enabled": False}})
+    config = settle(load_config(None, {"dataset": data, "limit": limit, "generation": {"enabled": False}}))
+    prepare_weights(config)
     dataset = load_dataset(data)
     index_folder = default_index_folder(root, config, dataset)
     questions = len(dataset.questions[:limit])
@@ -42,6 +50,8 @@ def main(
     ensure_index(config, dataset, index_folder)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
+        warm = config.model_copy(update={"limit": config.group_size})
+        _in_one_process(warm, dataset, index_folder, folder / "warm")  # untimed: files into the page cache, for both
         plain, plain_rows = _timed(lambda: _in_one_process(config, dataset, index_folder, folder / "plain"))
         with_ray, ray_rows = _timed(lambda: run_benchmark(config, dataset, index_folder, folder / "ray"))
     allowed = ALLOWED_RATIO * plain + ALLOWED_SECONDS

@@ -1,4 +1,4 @@
-"""Proves on real data that numbers do not depend on luck: `python -m jobs.check_determinism --data sample --limit 48`.
+"""Proves on real data that numbers do not depend on luck: `python -m jobs.check_determinism --data sample --limit 50`.
 
 In deterministic mode, (1) a run that is killed half-way and started again stores the same bytes as an uninterrupted
 one, but for times, and (2) questions asked one by one get the same selections as in the batch job.
@@ -21,10 +21,11 @@ import yaml
 
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.row_writer import ROWS
-from corag_ray.build import build_selector, default_index_folder, index_spec
+from corag_ray.build import build_selector, default_index_folder, index_spec, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import load_config
 from corag_ray.datasets.folder import load_dataset
+from corag_ray.errors import CoragError
 from corag_ray.evaluation.row_log import Row, read_rows
 
 GROUP_SIZE = 4
@@ -32,7 +33,7 @@ GROUP_SIZE = 4
 
 def main(
     data: Annotated[str, typer.Option(help="Data set.")] = "sample",
-    limit: Annotated[int, typer.Option(help="Questions.")] = 48,
+    limit: Annotated[int, typer.Option(help="Questions.")] = 50,
     max_new_tokens: Annotated[
         int, typer.Option(help="Tokens an answer: few, since the answers need only be equal.")
     ] = 4,
@@ -40,6 +41,8 @@ def main(
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Run the benchmark twice, once killed, compare the rows, and ask every question alone."""
+    dataset = load_dataset(data)
+    limit = min(limit, len(dataset.questions))
     print(f"{limit} questions, three times: about {duration_text(60 + 6 * limit)} once the index is there.", flush=True)
     settings = {
         "dataset": data,
@@ -53,19 +56,21 @@ def main(
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
         command = [sys.executable, "-m", "corag_ray.cli", "bench", str(file), f"--limit={limit}", f"--root={root}"]
         whole, killed = Path(scratch) / "whole", Path(scratch) / "killed"
-        subprocess.run([*command, f"--out={whole}"], check=True, stdout=subprocess.DEVNULL)
+        _run([*command, f"--out={whole}"])
         rows_at_kill = _kill_half_way([*command, f"--out={killed}"], killed / ROWS, limit)
-        subprocess.run([*command, f"--out={killed}"], check=True, stdout=subprocess.DEVNULL)
+        _run([*command, f"--out={killed}"])
         rows, resumed = read_rows(whole / ROWS), read_rows(killed / ROWS)
 
-    config = load_config(None, settings)
-    dataset = load_dataset(data)
+    config = settle(load_config(None, settings))
     selector = build_selector(config, default_index_folder(root, config, dataset), index_spec(config, dataset))
     differ = 0
     for row, question in zip(rows, dataset.questions, strict=False):
-        [plan] = selector.select([question])
-        alone = {name: [f"{c.chunk_id:016x}" for c in method.selection] for name, method in plan.methods.items()}
-        differ += alone != {name: [c["chunk_id"] for c in m["selection"]] for name, m in row["methods"].items()}
+        [choices] = selector.select([question])
+        alone = {name: [(c.doc_id, c.start, c.end) for c in m.selection] for name, m in choices.methods.items()}
+        stored = {
+            name: [(c["doc_id"], c["start"], c["end"]) for c in m["selection"]] for name, m in row["methods"].items()
+        }
+        differ += alone != stored
     figures = {
         "questions": len(rows),
         "rows_at_kill": rows_at_kill,
@@ -76,6 +81,11 @@ def main(
     print(json.dumps(figures))
 
 
+def _run(command: list[str]) -> None:
+    if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode != 0:
+        raise CoragError(f"the benchmark failed (its message is above): {' '.join(command)}.")
+
+
 def _kill_half_way(command: list[str], log: Path, limit: int) -> int:
     """Start the command, kill it and its children when half of the rows are stored; returns the rows at that moment."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -83,6 +93,8 @@ def _kill_half_way(command: list[str], log: Path, limit: int) -> int:
     while rows < limit // 2 and process.poll() is None:
         time.sleep(0.05)
         rows = log.read_bytes().count(b"\n") if log.exists() else 0
+    if process.poll() is not None:
+        raise CoragError(f"the benchmark ended before it could be killed, with exit status {process.returncode}.")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return rows

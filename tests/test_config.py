@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from corag_ray.build import check_names, run_fingerprint
+from corag_ray.build import prepare_weights, run_fingerprint
 from corag_ray.config import Config, PolicyTreeStrategy, RankedStrategy, load_config
 from corag_ray.core.policy_tree import PRESETS
 from corag_ray.datasets.folder import Dataset
@@ -45,7 +45,7 @@ def test_a_shipped_experiment_loads_says_what_it_holds_and_names_known_things_on
         key: value for key, value in written.items() if isinstance(value, str | int)
     }
     assert list(config.methods) == list(written.get("methods", Config().methods))
-    check_names(config)
+    prepare_weights(config)
 
 
 def test_without_a_file_the_defaults_hold_naive_corag_and_both_bounds():
@@ -54,7 +54,7 @@ def test_without_a_file_the_defaults_hold_naive_corag_and_both_bounds():
     assert list(config.methods) == ["naive_rag", "corag", "no_context", "gold_passages"]
     assert isinstance(config.methods["naive_rag"].strategy, RankedStrategy)
     assert config.methods["corag"].strategy.params == PRESETS["report"]
-    check_names(config)
+    prepare_weights(config)
 
 
 def test_an_empty_file_is_the_defaults(tmp_path):
@@ -176,9 +176,9 @@ def test_changes_apply_to_the_preset_and_leave_the_rest_of_it():
         ),
     ],
 )
-def test_check_names_refuses_a_name_that_no_table_holds(changes, message):
+def test_prepare_weights_refuses_a_name_that_no_table_holds(changes, message):
     with pytest.raises(ConfigError) as caught:
-        check_names(load_config(None, changes))
+        prepare_weights(load_config(None, changes))
     assert str(caught.value).startswith(message)
 
 

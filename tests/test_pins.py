@@ -38,7 +38,8 @@ def test_every_package_that_the_extras_bring_is_pinned():
         for text in importlib.metadata.requires(name) or []:
             requirement = Requirement(text)
             wanted = any(
-                requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in (extras or {""})
+                requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+                for extra in (extras or {""})
             )
             key = (canonical(requirement.name), frozenset(requirement.extras))
             if wanted and key not in seen:

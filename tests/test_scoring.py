@@ -6,7 +6,7 @@ import random
 import pytest
 
 from corag_ray.errors import ProtocolError
-from corag_ray.scoring import Scored, score_pairs
+from corag_ray.scoring import ScoringContext, score_pairs
 from corag_ray.types import Score
 
 
@@ -27,7 +27,7 @@ def summed(prepared, combination):
 
 def test_each_distinct_query_and_combination_is_scored_once_and_told_to_all_who_asked():
     model, q, other = Recorder(summed), [100], [200]
-    searches = [Scored("m", q, "raw"), Scored("m", q, "raw"), Scored("m", other, "raw")]
+    searches = [ScoringContext("m", q, "raw"), ScoringContext("m", q, "raw"), ScoringContext("m", other, "raw")]
     pairs = [(0, (1,)), (1, (1,)), (2, (1,)), (0, (2,)), (1, (2, 1)), (0, (1,))]
     assert score_pairs({"m": model}, searches, pairs) == [101.0, 101.0, 201.0, 102.0, 103.0, 101.0]
     assert model.calls == [[(q, (1,)), (other, (1,)), (q, (2,)), (q, (2, 1))]]
@@ -35,18 +35,20 @@ def test_each_distinct_query_and_combination_is_scored_once_and_told_to_all_who_
 
 def test_equal_but_separate_queries_are_not_taken_for_one():
     model = Recorder(summed)
-    assert score_pairs({"m": model}, [Scored("m", [1], "raw"), Scored("m", [1], "raw")], [(0, (0,)), (1, (0,))])
+    assert score_pairs(
+        {"m": model}, [ScoringContext("m", [1], "raw"), ScoringContext("m", [1], "raw")], [(0, (0,)), (1, (0,))]
+    )
     assert len(model.calls[0]) == 2
 
 
 def test_the_order_of_a_combination_is_part_of_it():
     model = Recorder(lambda prepared, c: Score(float(c[0]), 0.0))
-    assert score_pairs({"m": model}, [Scored("m", "q", "raw")], [(0, (1, 2)), (0, (2, 1))]) == [1.0, 2.0]
+    assert score_pairs({"m": model}, [ScoringContext("m", "q", "raw")], [(0, (1, 2)), (0, (2, 1))]) == [1.0, 2.0]
 
 
 def test_one_call_a_reranker_whatever_the_mixture():
     a, b = Recorder(lambda p, c: Score(1.0, 0.0)), Recorder(lambda p, c: Score(2.0, 0.0))
-    searches = [Scored("a", "q", "raw"), Scored("b", "q", "raw")]
+    searches = [ScoringContext("a", "q", "raw"), ScoringContext("b", "q", "raw")]
     pairs = [(0, (0,)), (1, (0,)), (0, (1,)), (1, (1,))]
     assert score_pairs({"a": a, "b": b}, searches, pairs) == [1.0, 2.0, 1.0, 2.0]
     assert a.calls == b.calls == [[("q", (0,)), ("q", (1,))]]
@@ -54,15 +56,15 @@ def test_one_call_a_reranker_whatever_the_mixture():
 
 def test_a_reranker_nobody_asks_is_not_called():
     idle, model = Recorder(summed), Recorder(summed)
-    assert score_pairs({"m": model, "idle": idle}, [Scored("m", [0], "raw")], [(0, (3,))]) == [3.0]
-    assert score_pairs({"m": model, "idle": idle}, [Scored("m", [0], "raw")], []) == []
+    assert score_pairs({"m": model, "idle": idle}, [ScoringContext("m", [0], "raw")], [(0, (3,))]) == [3.0]
+    assert score_pairs({"m": model, "idle": idle}, [ScoringContext("m", [0], "raw")], []) == []
     assert idle.calls == []
     assert len(model.calls) == 1
 
 
 def test_two_readings_of_one_scoring_get_raw_and_calibrated():
     model = Recorder(lambda p, c: Score(-4.25, 0.125))
-    searches = [Scored("m", "q", "raw"), Scored("m", "q", "calibrated")]
+    searches = [ScoringContext("m", "q", "raw"), ScoringContext("m", "q", "calibrated")]
     assert score_pairs({"m": model}, searches, [(0, (0,)), (1, (0,))]) == [-4.25, 0.125]
     assert model.calls == [[("q", (0,))]]
 
@@ -70,14 +72,14 @@ def test_two_readings_of_one_scoring_get_raw_and_calibrated():
 @pytest.mark.parametrize(("given", "told"), [(0.12349, 0.123), (0.12351, 0.124), (-7.0004, -7.0), (1e-9, 0.0)])
 def test_scores_are_rounded_to_three_decimals(given, told):
     model = Recorder(lambda p, c: Score(given, given))
-    searches = [Scored("m", "q", "raw"), Scored("m", "q", "calibrated")]
+    searches = [ScoringContext("m", "q", "raw"), ScoringContext("m", "q", "calibrated")]
     assert score_pairs({"m": model}, searches, [(0, (0,)), (1, (0,))]) == [told, told]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_not_finite_is_none_for_its_reading_alone(bad):
     model = Recorder(lambda p, c: Score(bad, 0.5) if c == (0,) else Score(0.25, bad))
-    searches = [Scored("m", "q", "raw"), Scored("m", "q", "calibrated")]
+    searches = [ScoringContext("m", "q", "raw"), ScoringContext("m", "q", "calibrated")]
     pairs = [(0, (0,)), (1, (0,)), (0, (1,)), (1, (1,))]
     assert score_pairs({"m": model}, searches, pairs) == [None, 0.5, 0.25, None]
 
@@ -89,7 +91,7 @@ def test_a_wrong_number_of_scores_is_a_protocol_error_that_names_the_reranker(ch
             return change(super().score(pairs))
 
     with pytest.raises(ProtocolError, match=r"reranker 'm' gave [13] scores for 2 pairs"):
-        score_pairs({"m": Miscounting(summed)}, [Scored("m", [0], "raw")], [(0, (0,)), (0, (1,))])
+        score_pairs({"m": Miscounting(summed)}, [ScoringContext("m", [0], "raw")], [(0, (0,)), (0, (1,))])
 
 
 def test_random_mixtures_equal_scoring_each_pair_alone():
@@ -97,7 +99,8 @@ def test_random_mixtures_equal_scoring_each_pair_alone():
     for _ in range(50):
         models = {name: Recorder(lambda p, c, n=name: Score(hash((n, p, c)) % 9973 / 7, 0.3)) for name in "ab"}
         searches = [
-            Scored(chance.choice("ab"), chance.randrange(3), chance.choice(["raw", "calibrated"])) for _ in range(5)
+            ScoringContext(chance.choice("ab"), chance.randrange(3), chance.choice(["raw", "calibrated"]))
+            for _ in range(5)
         ]
         pairs = [(chance.randrange(5), tuple(chance.sample(range(4), chance.randint(1, 3)))) for _ in range(30)]
         together = score_pairs(models, searches, pairs)

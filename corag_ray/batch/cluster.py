@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import ray
+from ray.exceptions import RayError
 
+from corag_ray.errors import CoragError
 from corag_ray.models.torch_setup import OFFLINE
+
+MAX_RESTARTS = 2
+"""Of an actor, and tries of a group again after its actor died: Ray Data's own default is for ever."""
+ACTOR_OPTIONS = {"max_restarts": MAX_RESTARTS, "max_task_retries": MAX_RESTARTS}
+
+Advance = Callable[[int, int], None]
+"""Told (done, in all) whenever a unit of work is done."""
 
 
 @contextmanager
@@ -25,6 +34,7 @@ def ray_cluster() -> Iterator[float]:
         ray.init(
             address=os.environ.get("RAY_ADDRESS", "local"),
             include_dashboard=False if "RAY_ADDRESS" not in os.environ else None,
+            num_cpus=None if "RAY_ADDRESS" in os.environ else max(2, os.cpu_count() or 1),
             runtime_env={"env_vars": OFFLINE},
             logging_level=logging.ERROR,
             log_to_driver=False,
@@ -36,6 +46,19 @@ def ray_cluster() -> Iterator[float]:
     context.enable_progress_bars = False
     try:
         yield float(ray.cluster_resources().get("CPU", 0))
+    except RayError as error:
+        raise _in_one_sentence(error) from error
     finally:
         if ours:
             ray.shutdown()
+
+
+def _in_one_sentence(error: BaseException) -> CoragError:
+    """What went wrong in an actor, without Ray's frames: the innermost cause, which is ours if it can be."""
+    cause: BaseException = error
+    while (inner := getattr(cause, "cause", None) or cause.__cause__) is not None:
+        cause = inner
+    if isinstance(cause, CoragError):
+        return cause
+    first_line = str(cause).strip().splitlines()[-1] if str(cause).strip() else "no message"
+    return CoragError(f"a worker failed with {type(cause).__name__}: {first_line}")

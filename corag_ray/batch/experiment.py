@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corag_ray.batch.benchmark import Advance, run_benchmark
+from corag_ray.batch.benchmark import run_benchmark
+from corag_ray.batch.cluster import Advance
 from corag_ray.batch.estimate import estimate_seconds
+from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.index_job import ensure_index
-from corag_ray.build import check_names, default_index_folder, run_fingerprint
+from corag_ray.build import default_index_folder, prepare_weights, reranker_traits, run_fingerprint, settle
 from corag_ray.config import Config
 from corag_ray.datasets.folder import Dataset, load_dataset
-from corag_ray.evaluation.manifest import make_manifest, write_manifest
-from corag_ray.evaluation.rows import headline, summarise
+from corag_ray.errors import CoragError
+from corag_ray.evaluation.evidence import evidence_recall
+from corag_ray.evaluation.intervals import mean
+from corag_ray.evaluation.manifest import begin_session, end_session, make_manifest
+from corag_ray.evaluation.row_log import Row
+from corag_ray.evaluation.summarise import headline, summarise
 from corag_ray.evaluation.summary import Summary
+from corag_ray.indexing.build_index import CHUNKS
 from corag_ray.indexing.open_index import is_finished, read_manifest
+from corag_ray.indexing.store import ChunkStore
 from corag_ray.reports.html import write_report
+from corag_ray.types import Question
 
 SUMMARY, REPORT = "summary.json", "report.html"
 
@@ -38,6 +47,11 @@ class Experiment:
         """Questions that the run covers."""
         return len(self.dataset.questions[: self.config.limit])
 
+    @property
+    def reranker_traits(self) -> dict[str, dict[str, bool]]:
+        """By reranker, whether it sees order and whether more chunks can lower its score."""
+        return reranker_traits(self.config)
+
     def estimate_seconds(self) -> float:
         """Seconds from nothing to the report, for what is not there yet when nothing of the run is."""
         characters = 0 if is_finished(self.index_folder) else sum(len(d.text) for d in self.dataset.documents)
@@ -45,37 +59,68 @@ class Experiment:
         return estimate_seconds(self.config, self.num_questions, int(chunks))
 
 
-def open_experiment(config: Config, name: str, root: Path, run_folder: Path | None = None) -> Experiment:
+def open_experiment(config: Config, name: str | None, root: Path, run_folder: Path | None = None) -> Experiment:
     """Load the data and choose the folders: the same configuration finds its earlier, unfinished run again.
 
     Args:
         config: what to run.
-        name: names the run in its folder and report.
+        name: names the run in its folder and report; the data set's name if None.
         root: folder of runs and indexes.
         run_folder: where the run is kept, instead of a folder under `root` named for the configuration.
     """
-    check_names(config)
+    prepare_weights(config)
+    config = settle(config)
     dataset = load_dataset(config.dataset)
+    name = name or dataset.name
     chosen = run_folder or root / f"{name}-{run_fingerprint(config, dataset)[:8]}"
     return Experiment(name, config, dataset, default_index_folder(root, config, dataset), chosen)
 
 
 def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance) -> tuple[Summary, dict[str, Any]]:
-    """Run what is missing, write rows, manifest, summary and report; returns the summary and the headline."""
-    started = time.perf_counter()
-    config = experiment.config
-    ensure_index(config, experiment.dataset, experiment.index_folder, indexing)
-    rows = run_benchmark(config, experiment.dataset, experiment.index_folder, experiment.run_folder, answering)
+    """Run what is missing, write rows, manifest, summary and report; returns the summary and the headline.
+
+    Raises:
+        CoragError: more questions failed than `max_failed_share` bears; everything is written all the same.
+    """
+    config, dataset, folder = experiment.config, experiment.dataset, experiment.run_folder
+    ensure_index(config, dataset, experiment.index_folder, indexing)
+    questions = dataset.questions[: config.limit]
+    facts = {
+        "missing_evidence": dataset.missing_evidence,
+        "coverable_evidence": _coverable(questions, ChunkStore.open(experiment.index_folder / CHUNKS)),
+        "index": read_manifest(experiment.index_folder),
+        "rerankers": experiment.reranker_traits,
+    }
+    fingerprint = run_fingerprint(config, dataset)
+    manifest = make_manifest(experiment.name, fingerprint, config.model_dump(mode="json"), **facts)
+    with locked(folder):  # another run that is still writing must not see its manifest replaced
+        begin_session(folder, manifest)
+    rows = run_benchmark(config, dataset, experiment.index_folder, folder, answering)
+    end_session(folder, manifest)
     summary = summarise(rows, seed=config.seed)
-    figures = headline(summary) | {"lost": experiment.num_questions - len({row["question_id"] for row in rows})}
-    manifest = make_manifest(
-        experiment.name,
-        run_fingerprint(config, experiment.dataset),
-        config.model_dump(mode="json"),
-        index=read_manifest(experiment.index_folder),
-        seconds=round(time.perf_counter() - started, 1),
-    )
-    write_manifest(experiment.run_folder, manifest)
-    (experiment.run_folder / SUMMARY).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    write_report(experiment.run_folder / REPORT, summary, manifest, rows)
+    figures = headline(summary) | {"lost": len(questions) - len({row["question_id"] for row in rows})}
+    figures |= {key: facts[key] for key in ("missing_evidence", "coverable_evidence")}
+    (folder / SUMMARY).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_report(folder / REPORT, summary, manifest, rows)
+    _check_failures(rows, config.max_failed_share, folder)
     return summary, figures
+
+
+def _coverable(questions: Sequence[Question], store: ChunkStore) -> float | None:
+    """Mean evidence recall if every chunk were selected: no chunk covers a span of more than twice its length."""
+    by_document = store.rows_by_document({e.span.doc_id for question in questions for e in question.evidence})
+    recalls = []
+    for question in questions:
+        rows = [row for doc_id in {e.span.doc_id for e in question.evidence} for row in by_document.get(doc_id, [])]
+        recalls.append(evidence_recall(question.evidence, store.take(rows)))
+    return mean(recalls)
+
+
+def _check_failures(rows: Sequence[Row], max_failed_share: float, folder: Path) -> None:
+    failed = [row for row in rows if row["error"] is not None]
+    if len(failed) > max_failed_share * len(rows):
+        first = failed[0]["error"] or {"message": ""}
+        raise CoragError(
+            f"{len(failed)} of {len(rows)} questions failed, above max_failed_share = {max_failed_share:g}; "
+            f"the first, '{failed[0]['question_id']}': {first['message']} Rows and report are in {folder}."
+        )

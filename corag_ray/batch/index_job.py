@@ -9,7 +9,8 @@ from typing import Any
 
 import ray
 
-from corag_ray.batch.cluster import ray_cluster
+from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, ray_cluster
+from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.preflight import check_cpus
 from corag_ray.build import build_embedder, build_tokenizer, index_spec
 from corag_ray.config import Config
@@ -27,9 +28,6 @@ from corag_ray.indexing.build_index import (
 from corag_ray.indexing.open_index import is_finished, read_manifest
 from corag_ray.indexing.store import ChunkStore
 
-Advance = Callable[[int, int], None]
-"""Told (shards done, shards in all) whenever one is done."""
-
 
 def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advance = lambda done, total: None) -> bool:
     """Build the index of a corpus in `folder`, or go on with a half-built one; True if there was anything to do.
@@ -39,15 +37,16 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
         ConfigError: the plan cannot run on this cluster.
     """
     spec = index_spec(config, dataset)
-    if is_finished(folder):
-        check_spec(folder, read_manifest(folder), spec)
-        return False
-    missing = start_index(folder, dataset.documents, spec, build_tokenizer(config))
-    total = len(all_shards(folder))
-    advance(total - len(missing), total)
-    if missing:
-        _embed(config, folder.resolve(), spec, missing, lambda done: advance(total - len(missing) + done, total))
-    finish_index(folder, spec)
+    with locked(folder):
+        if is_finished(folder):
+            check_spec(folder, read_manifest(folder), spec)
+            return False
+        missing = start_index(folder, dataset.documents, spec, build_tokenizer(config))
+        total = len(all_shards(folder))
+        advance(total - len(missing), total)
+        if missing:
+            _embed(config, folder.resolve(), spec, missing, lambda done: advance(total - len(missing) + done, total))
+        finish_index(folder, spec)
     return True
 
 
@@ -64,6 +63,7 @@ def _embed(
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=plan.embed_actors),
             num_cpus=plan.cpus_an_actor,
+            **ACTOR_OPTIONS,
         )
         for done, _ in enumerate(embedded.iter_rows(), start=1):
             advance(done)

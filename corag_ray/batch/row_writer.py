@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from corag_ray.batch.folder_lock import locked
 from corag_ray.errors import DataError
-from corag_ray.evaluation.row_log import Row
+from corag_ray.evaluation.row_log import Row, parse_row
 
 ROWS = "rows.jsonl"
 
@@ -58,16 +58,7 @@ def open_row_writer(folder: Path, fingerprint: str, groups: Groups) -> Iterator[
         DataError: the folder cannot be written, is in use, or holds rows of another configuration.
     """
     path = folder / ROWS
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise DataError(f"cannot write to {folder}: {error.strerror or error}.") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataError(f"another run is writing to {folder}: wait for it, or choose another folder.") from error
+    with locked(folder):
         kept = _finished_rows(_readable_rows(path), fingerprint, groups, folder)
         _replace(path, kept)
         writer = RowWriter(path, groups, kept)
@@ -76,15 +67,15 @@ def open_row_writer(folder: Path, fingerprint: str, groups: Groups) -> Iterator[
 
 
 def _readable_rows(path: Path) -> list[Row]:
-    """Rows up to the first broken line: what a kill cut short is the last line, and its group is run again."""
-    rows: list[Row] = []
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
-    return rows
+    """The rows, without a last line that a kill cut short.
+
+    Raises:
+        DataError: any other line is no row.
+    """
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return [parse_row(line.decode("utf-8", "replace"), f"{path}:{n}") for n, line in enumerate(lines, start=1)]
 
 
 def _finished_rows(rows: Sequence[Row], fingerprint: str, groups: Groups, folder: Path) -> list[Row]:

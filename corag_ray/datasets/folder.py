@@ -25,21 +25,18 @@ _PLACE = re.compile(r"(\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A corpus and its questions."""
+    """A corpus and its questions.
+
+    `fingerprint` is a hash of the documents, their order and texts, `questions_fingerprint` of the questions with
+    answers and evidence. `missing_evidence` counts relevant passages that are named and not in the corpus.
+    """
 
     name: str
     documents: tuple[Document, ...]
     questions: tuple[Question, ...]
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the corpus: documents, their order and their texts."""
-        return _hash([d.doc_id, d.text] for d in self.documents)
-
-    @property
-    def questions_fingerprint(self) -> str:
-        """Hash of the questions, their order, answers and evidence."""
-        return _hash(asdict(question) for question in self.questions)
+    missing_evidence: int
+    fingerprint: str
+    questions_fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +47,12 @@ class _Placed:
     text: str
 
 
-def load_dataset(name_or_path: str) -> Dataset:
+def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
     """The sample, a folder by path, or a folder by name under `$CORAG_DATA` (default `data/`).
+
+    Args:
+        name_or_path: which data.
+        questions: whether they are wanted; without, a folder may lack its queries file.
 
     Raises:
         ConfigError: no such name; the message suggests one.
@@ -59,8 +60,15 @@ def load_dataset(name_or_path: str) -> Dataset:
     """
     folder = _find_folder(name_or_path)
     documents, passages = _read_corpus(_one_of(folder, "corpus"))
-    questions = _read_questions(_one_of(folder, "queries"), passages)
-    return Dataset(folder.name, documents, questions)
+    asked, missing = _read_questions(_one_of(folder, "queries"), passages) if questions else ((), 0)
+    return Dataset(
+        folder.resolve().name,
+        documents,
+        asked,
+        missing,
+        fingerprint=_hash([d.doc_id, d.text] for d in documents),
+        questions_fingerprint=_hash(asdict(question) for question in asked),
+    )
 
 
 def _hash(records: Iterable[object]) -> str:
@@ -171,14 +179,19 @@ def _rebuild(doc_id: str, rows: list[tuple[str, str, str]], placed: dict[str, _P
     return Document(doc_id, "\n".join(parts))
 
 
-def _read_questions(path: Path, passages: Mapping[str, _Placed]) -> tuple[Question, ...]:
+def _read_questions(path: Path, passages: Mapping[str, _Placed]) -> tuple[tuple[Question, ...], int]:
+    """The questions, and how many of the passages that they call relevant the corpus does not hold."""
     questions: dict[str, Question] = {}
+    missing = 0
     for place, record in _read_lines(path):
         question = _question(place, record, passages)
         if question.question_id in questions:
             raise DataError(f"{place}: query_id '{question.question_id}' was used before.")
         questions[question.question_id] = question
-    return tuple(questions.values())
+        missing += sum(p not in passages for p in _texts(place, record, "relevant_passage_ids"))
+    if not questions:
+        raise DataError(f"{path} holds no question.")
+    return tuple(questions.values()), missing
 
 
 def _question(place: str, record: Mapping[str, Any], passages: Mapping[str, _Placed]) -> Question:
@@ -198,15 +211,22 @@ def _question(place: str, record: Mapping[str, Any], passages: Mapping[str, _Pla
         answers=tuple(_texts(place, record, "answers")),
         evidence=tuple(evidence),
         language=_text(place, record, "language", "en"),
-        kind=meta.get("kind") if meta else None,
+        kind=_text(place, meta, "kind") if meta and meta.get("kind") is not None else None,
     )
 
 
 def _quoted(place: str, entry: Mapping[str, Any], passages: Mapping[str, _Placed]) -> Evidence:
-    """An entry `{passage_id, quote}`: the words of the passage that support the answer."""
+    """An entry `{passage_id, quote, answer}`: the supporting words and, optional, the answer within them."""
     passage_id, quote = _text(place, entry, "passage_id"), _text(place, entry, "quote")
     passage = passages.get(passage_id)
-    if passage is None or quote not in passage.text:
+    if passage is None or not quote or quote not in passage.text:
         raise DataError(f"{place}: the quote '{quote[:40]}' does not stand in passage '{passage_id}'.")
-    start = passage.span.start + passage.text.index(quote)
-    return Evidence(Span(passage.span.doc_id, start, start + len(quote)), text=quote)
+    answer = _text(place, entry, "answer", "")
+    if answer not in quote:
+        raise DataError(f"{place}: the answer '{answer[:40]}' does not stand in its quote.")
+    span = _within(passage.span, passage.text.index(quote), quote)
+    return Evidence(span, _within(span, quote.index(answer), answer) if answer else None, quote)
+
+
+def _within(outer: Span, offset: int, text: str) -> Span:
+    return Span(outer.doc_id, outer.start + offset, outer.start + offset + len(text))

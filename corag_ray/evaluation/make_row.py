@@ -7,24 +7,21 @@ from collections.abc import Mapping
 from corag_ray.evaluation.evidence import evidence_precision, evidence_recall
 from corag_ray.evaluation.rouge import rouge
 from corag_ray.evaluation.row_log import SCHEMA_VERSION, MethodResult, Row, StoredRouge
-from corag_ray.pipeline import MethodPlan, QuestionPlan
+from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Generation, Question
-
-GOLD = "gold_passages"
-"""The method whose answer is the generated reference."""
 
 
 def make_row(
-    plan: QuestionPlan, answers: Mapping[str, Generation], *, fingerprint: str, position: int, budget_tokens: int
+    plan: Choices, answers: Mapping[str, Generation], *, fingerprint: str, position: int, budget_tokens: int
 ) -> Row:
     """The row of one question.
 
-    The generated reference is the answer of the method `gold_passages` in the same run; without that method, or without
-    gold passages for the question, ROUGE against it is None.
+    The generated reference is the answer of the run's method over gold passages; without such a method, or without gold
+    passages for the question, ROUGE against it is None.
     """
     question = plan.question
-    gold = plan.methods.get(GOLD)
-    reference = answers[GOLD].text if GOLD in answers and gold is not None and gold.selection else None
+    with_gold = [name for name, method in plan.methods.items() if method.source == "gold" and method.selection]
+    reference = next((answers[name].text for name in with_gold if name in answers), None)
     methods = {} if plan.error else plan.methods
     return {
         "schema_version": SCHEMA_VERSION,
@@ -46,9 +43,10 @@ def make_row(
 
 
 def _method_result(
-    question: Question, plan: MethodPlan, answer: Generation | None, reference: str | None, budget_tokens: int
+    question: Question, plan: Choice, answer: Generation | None, reference: str | None, budget_tokens: int
 ) -> MethodResult:
     return {
+        "source": plan.source,
         "selection": [
             {"chunk_id": f"{c.chunk_id:016x}", "doc_id": c.doc_id, "start": c.start, "end": c.end, "cost": c.cost}
             for c in plan.selection

@@ -30,24 +30,51 @@ _PACKAGES = (
 
 
 def make_manifest(name: str, fingerprint: str, config: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-    """What a run was made with; `facts` are added as they are (index manifest, seconds, ..)."""
+    """What a run was made with; `facts` are added as they are (data, index manifest, ..)."""
     return {
         "schema_version": SCHEMA_VERSION,
         "name": name,
         "fingerprint": fingerprint,
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "commit": _commit(),
         "config": dict(config),
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in _PACKAGES},
-        "machine": {"processor": _processor(), "cpus": os.cpu_count(), "system": platform.platform()},
         **facts,
+        "sessions": [],
     }
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write it to the run folder."""
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def begin_session(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest with one more session: a run that was killed and started again lists both.
+
+    A session tells when, by which command, at which commit, with which versions and on which machine. `end_session`
+    completes it; one without `finished` was killed.
+    """
+    path = folder / MANIFEST
+    if path.exists():
+        earlier = json.loads(path.read_text("utf-8"))
+        manifest["sessions"] = earlier["sessions"] if earlier["fingerprint"] == manifest["fingerprint"] else []
+    manifest["sessions"].append(
+        {
+            "started": _now(),
+            "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "commit": _commit(),
+            "versions": {"python": platform.python_version()} | {p: _version(p) for p in _PACKAGES},
+            "machine": {"processor": _processor(), "cpus": os.cpu_count(), "system": platform.platform()},
+        }
+    )
+    _write(path, manifest)
+
+
+def end_session(folder: Path, manifest: dict[str, Any]) -> None:
+    """Note when the session ended."""
+    manifest["sessions"][-1]["finished"] = _now()
+    _write(folder / MANIFEST, manifest)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, manifest: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _commit() -> str | None:

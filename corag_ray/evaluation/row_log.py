@@ -37,12 +37,13 @@ class StoredRouge(TypedDict):
 
 
 class MethodResult(TypedDict):
-    """What one method did with one question.
+    """What one method did with one question; a `source` other than retrieval makes it a floor or ceiling.
 
     `context_tokens` is recounted from the encoded prompt; `rouge_set` is against the data set's answers,
     `rouge_generated` against the answer that the same generator writes from the gold passages.
     """
 
+    source: str
     selection: list[SelectedChunk]
     score: float | None
     pairs: int
@@ -90,7 +91,7 @@ def read_rows(path: Path) -> list[Row]:
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                row = _parse_row(line, f"{path}:{number}")
+                row = parse_row(line, f"{path}:{number}")
                 first = first_lines.setdefault((row["question_id"], row["position"]), number)
                 if first != number:  # counted twice, a question would narrow every interval
                     raise DataError(f"{path}:{number}: question '{row['question_id']}' already stands in line {first}.")
@@ -98,7 +99,12 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _parse_row(line: str, place: str) -> Row:
+def parse_row(line: str, place: str) -> Row:
+    """The row of one line.
+
+    Raises:
+        DataError: It is no row of this schema version; begins with `place`.
+    """
     try:
         row = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:

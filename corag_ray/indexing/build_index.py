@@ -143,8 +143,7 @@ def check_spec(folder: Path, found: dict[str, object], wanted: IndexSpec) -> Non
     for key, value in asdict(wanted).items():
         if found.get(key) != value:
             raise DataError(
-                f"the index in {folder} was made with {key} = {found.get(key)!r}, not {value!r}: "
-                "choose another index folder or delete this one."
+                f"the index in {folder} was made with {key} = {found.get(key)!r}, not {value!r}: delete that folder."
             )
 
 

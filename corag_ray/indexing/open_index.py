@@ -1,4 +1,4 @@
-"""Opens an index folder for retrieval: store, first stages and stored token vectors, all memory-mapped."""
+"""Opens an index folder for retrieval: store and token vectors memory-mapped, the first stages loaded."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from corag_ray.errors import DataError
@@ -57,6 +58,14 @@ class ChunkStore:
         """The chunks of the given rows, in that order."""
         columns = self._table.take(pa.array(rows, pa.int64())).to_pydict()
         return [Chunk(*values) for values in zip(*(columns[name] for name in SCHEMA.names), strict=True)]
+
+    def rows_by_document(self, doc_ids: Collection[str]) -> dict[str, list[int]]:
+        """The rows of the given documents, in store order."""
+        wanted = pc.is_in(self._table.column("doc_id"), pa.array(list(doc_ids), pa.string()))
+        rows: dict[str, list[int]] = {}
+        for row in np.flatnonzero(wanted.to_numpy()).tolist():
+            rows.setdefault(self._table.column("doc_id")[row].as_py(), []).append(row)
+        return rows
 
     def texts(self, start: int, stop: int) -> list[str]:
         """Texts of the rows `start:stop`."""

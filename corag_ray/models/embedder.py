@@ -34,7 +34,7 @@ class MeanPooledEmbedder:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        dtype = getattr(torch, compute.dtype_name)
+        dtype = getattr(torch, compute.dtype)
         self._model = AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
         self._batch_pieces = 1 if compute.deterministic else BATCH_PIECES
         self.dim = int(self._model.config.hidden_size)

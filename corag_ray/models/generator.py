@@ -66,7 +66,7 @@ class TransformersGenerator:
         self._tokenizer = tokenizer
         self._model = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=getattr(torch, compute.dtype_name),
+            dtype=getattr(torch, compute.dtype),
             attn_implementation=grouped_attention.register(),
             local_files_only=True,
         ).eval()

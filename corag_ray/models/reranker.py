@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 
 from corag_ray.models.protocols import Embedder, FloatArray
 from corag_ray.types import Chunk, Combination, Score
@@ -42,7 +43,7 @@ class LateInteraction:
         maxima = np.empty((len(candidates), len(query_vectors)), dtype=np.float32)
         for i, vectors in enumerate(chunks):
             # A chunk without a word piece (control characters alone) matches nothing.
-            maxima[i] = (vectors @ query_vectors.T).max(axis=0) if len(vectors) else -1.0
+            maxima[i] = _matrix_product(vectors, query_vectors).max(axis=0) if len(vectors) else -1.0
         return maxima
 
     def score(self, pairs: Sequence[tuple[FloatArray, Combination]]) -> list[Score]:
@@ -57,3 +58,9 @@ class LateInteraction:
             rows = np.array([pairs[i][1] for i in members])
             raw[members] = prepared[rows].max(axis=1).mean(axis=1, dtype=np.float64)
         return [Score(float(r), float(min(max(r, 0.0), 1.0))) for r in raw]
+
+
+def _matrix_product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Left @ right.T by torch, whose threads `Compute` sets: numpy's BLAS would choose its own."""
+    product: FloatArray = (torch.from_numpy(left) @ torch.from_numpy(right).T).numpy()
+    return product

@@ -19,21 +19,21 @@ class Compute:
 
     threads: int
     deterministic: bool = False
+    dtype: str = "float32"
 
     def apply(self) -> None:
-        """Set torch's threads for this process and keep the hub libraries offline."""
+        """Set the threads of torch and FAISS for this process and keep the hub libraries offline."""
+        import faiss
         import torch
 
         os.environ.update(OFFLINE)
-        torch.set_num_threads(1 if self.deterministic else self.threads)
+        threads = 1 if self.deterministic else self.threads
+        torch.set_num_threads(threads)
+        faiss.omp_set_num_threads(threads)
 
-    @property
-    def dtype_name(self) -> str:
-        """`bfloat16` where the hardware multiplies it, else `float32` (emulated, bfloat16 is 40 times slower)."""
-        import torch
 
-        if self.deterministic:
-            return "float32"
-        if torch.cuda.is_available():
-            return "bfloat16"
-        return "bfloat16" if torch.cpu._is_avx512_bf16_supported() else "float32"
+def native_dtype() -> str:
+    """`bfloat16` where this processor multiplies it, else `float32` (emulated, bfloat16 is 40 times slower)."""
+    import torch
+
+    return "bfloat16" if torch.cpu._is_avx512_bf16_supported() else "float32"

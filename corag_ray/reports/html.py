@@ -12,7 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from corag_ray.evaluation.intervals import PairedDifference
-from corag_ray.evaluation.rows import Row, metric_value
+from corag_ray.evaluation.row_log import Row
+from corag_ray.evaluation.summarise import metric_value
 from corag_ray.evaluation.summary import MethodSummary, Summary
 from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
 from corag_ray.reports.table import COLUMNS, MISSING, caption, decimal, interval_text, table_cells

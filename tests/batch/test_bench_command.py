@@ -9,7 +9,7 @@ from tiny_run import QUESTIONS
 from corag_ray import cli
 from corag_ray.batch.row_writer import ROWS
 from corag_ray.evaluation.row_log import read_rows
-from corag_ray.evaluation.rows import headline, summarise
+from corag_ray.evaluation.summarise import headline, summarise
 
 pytestmark = [pytest.mark.ray, pytest.mark.models]
 

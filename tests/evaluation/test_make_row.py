@@ -9,7 +9,7 @@ from corag_ray.errors import RowError
 from corag_ray.evaluation.make_row import make_row
 from corag_ray.evaluation.manifest import MANIFEST, make_manifest, write_manifest
 from corag_ray.evaluation.row_log import MethodResult, Row, SelectedChunk, StoredRouge, read_rows
-from corag_ray.pipeline import MethodPlan, QuestionPlan
+from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Chunk, Evidence, Generation, Question, Span
 
 QUESTION = Question("q7", "Where?", ("the red house",), (Evidence(Span("d", 0, 10), text="0123456789"),), "es", "where")
@@ -18,7 +18,7 @@ MISS = Chunk(2**64 - 1, "e", 3, 4, 9, "other", 6)
 
 
 def planned(**methods):
-    return QuestionPlan(QUESTION, [HIT, MISS], methods)
+    return Choices(QUESTION, [HIT, MISS], methods)
 
 
 def answer(text, new_tokens=3):
@@ -30,7 +30,7 @@ def stored(plan, answers):
 
 
 def chosen(*selection, **values):
-    return MethodPlan(list(selection), **values)
+    return Choice(list(selection), **values)
 
 
 def test_a_row_has_exactly_the_keys_of_its_schema_at_every_level():
@@ -130,7 +130,7 @@ def test_without_generation_answers_and_rouge_are_missing_and_evidence_is_not():
 
 
 def test_a_failed_question_has_its_error_and_no_results():
-    plan = QuestionPlan(QUESTION, methods={"m": chosen()}, error=RowError("too long."))
+    plan = Choices(QUESTION, methods={"m": chosen()}, error=RowError("too long."))
     row = stored(plan, {})
     assert row.keys() == Row.__annotations__.keys()
     assert row["error"] == {"kind": "RowError", "message": "too long."}
@@ -139,7 +139,7 @@ def test_a_failed_question_has_its_error_and_no_results():
 
 
 def test_a_question_without_answers_and_evidence_has_no_rouge_and_no_recall():
-    plan = QuestionPlan(Question("q", "?"), [HIT], {"m": chosen(HIT)})
+    plan = Choices(Question("q", "?"), [HIT], {"m": chosen(HIT)})
     row = stored(plan, {"m": answer("a")})
     result = row["methods"]["m"]
     assert row["candidate_recall"] is None

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from corag_ray.evaluation.rows import summarise
+from corag_ray.evaluation.summarise import summarise
 from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
 from corag_ray.reports.html import write_report
 from corag_ray.reports.labels import spread

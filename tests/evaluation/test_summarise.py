@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corag_ray.errors import ConfigError, DataError
-from corag_ray.evaluation.rows import METRICS, headline, read_rows, summarise
+from corag_ray.evaluation.summarise import METRICS, headline, read_rows, summarise
 
 
 def result(**changes: Any) -> dict[str, Any]:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
 
-from corag_ray.errors import unknown_name
 from corag_ray.evaluation.intervals import bootstrap_interval, mean, paired_bootstrap
-from corag_ray.evaluation.row_log import SCHEMA_VERSION, MethodResult, Row, read_rows
+from corag_ray.evaluation.row_log import MethodResult, Row
 from corag_ray.evaluation.summary import Estimate, MethodSummary, Slice, Summary
-
-__all__ = [  # rows and their reader come along, so that a caller imports one module
-    "BOUNDS",
-    "METRICS",
-    "SCHEMA_VERSION",
-    "MethodResult",
-    "Row",
-    "headline",
-    "metric_value",
-    "read_rows",
-    "summarise",
-]
-
-BOUNDS = frozenset({"no_context", "gold_passages"})
-"""Methods that are a floor or ceiling: shown beside the others, never the baseline and never the best."""
 
 METRICS = (
     *(f"rouge_{against}.{name}" for against in ("set", "generated") for name in ("rouge1", "rouge2", "rougeL")),
@@ -36,25 +20,19 @@ SLICE_METRICS = ("rouge_set.rougeL", "evidence_recall")
 _SLICED_BY: tuple[Literal["language", "kind"], ...] = ("language", "kind")
 
 
-def summarise(
-    rows: Sequence[Row], seed: int = 0, baseline: str | None = None, bounds: Collection[str] = BOUNDS
-) -> Summary:
+def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
     """Means, intervals and paired differences of a run; a failed row is counted and enters no mean.
+
+    The baseline of the differences is the first method over retrieved candidates; the others are floor and ceiling.
 
     Args:
         rows: The run's rows.
         seed: Seed of every bootstrap.
-        baseline: Method that the others are compared with; by default the first that is not in `bounds`.
-        bounds: Names of the floor and ceiling methods.
-
-    Raises:
-        ConfigError: The baseline is not a method of these rows.
     """
     good = [row for row in rows if row["error"] is None]
     names = list(dict.fromkeys(name for row in good for name in row["methods"]))
-    if baseline is not None and names and baseline not in names:
-        raise unknown_name("baseline method", baseline, names)
-    chosen = next((name for name in names if (name == baseline if baseline else name not in bounds)), None)
+    bounds = {name for row in good for name, result in row["methods"].items() if result["source"] != "retrieval"}
+    chosen = next((name for name in names if name not in bounds), None)
     return Summary(
         rows=len(rows),
         failed=len(rows) - len(good),
@@ -122,7 +100,7 @@ def _method_summary(name: str, good: Sequence[Row], total: int, is_bound: bool, 
         stage_ms={
             stage: sum(result["latency_ms"].get(stage, 0.0) for result in results) / len(latencies) for stage in stages
         },
-        over_budget=sum(result["context_tokens"] > result["budget_tokens"] for result in results),
+        over_budget=sum(result["context_tokens"] > result["effective_budget_tokens"] for result in results),
     )
 
 
