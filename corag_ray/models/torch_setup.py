@@ -9,6 +9,14 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_T
 """Environment of the `local` profile; handed to every actor as well."""
 
 
+def go_offline() -> None:
+    """No hub for this process, and no progress bars of transformers' own between ours."""
+    os.environ.update(OFFLINE)  # before the first import of transformers, which reads them once
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
 @dataclass(frozen=True, slots=True)
 class Compute:
     """How a model computes.
@@ -26,7 +34,7 @@ class Compute:
         import faiss
         import torch
 
-        os.environ.update(OFFLINE)
+        go_offline()
         threads = 1 if self.deterministic else self.threads
         torch.set_num_threads(threads)
         faiss.omp_set_num_threads(threads)
