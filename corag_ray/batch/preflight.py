@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 from corag_ray.config import Plan
 from corag_ray.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 FREE_CPUS = 1
 """Kept for Ray Data's own tasks: a pipeline whose actors hold every CPU waits for ever (ray#44687)."""
 
 
-def check_cpus(stages: dict[str, int], plan: Plan, cluster_cpus: float) -> str:
-    """The sum in words, when the cluster can run one actor pool a stage at the same time.
+def check_cpus(stages: dict[str, int], plan: Plan, cluster_cpus: float) -> None:
+    """Pass when the cluster can run one actor pool a stage at the same time.
 
     Args:
         stages: actors of each stage, by stage name.
@@ -30,4 +33,4 @@ def check_cpus(stages: dict[str, int], plan: Plan, cluster_cpus: float) -> str:
             f"this plan would hang: {total}, and the cluster has {cluster_cpus:g}; "
             "lower plan.cpus_an_actor or the numbers of actors."
         )
-    return f"{total}, of {cluster_cpus:g}"
+    logger.info("%s, of %g", total, cluster_cpus)

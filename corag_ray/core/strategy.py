@@ -32,10 +32,6 @@ class Candidates:
         """Number of candidates, k."""
         return len(self.costs)
 
-    def cost(self, combination: Combination) -> int:
-        """Tokens of a combination: the sum of its candidates' costs."""
-        return sum(self.costs[i] for i in combination)
-
 
 class Strategy(Protocol):
     """One way to choose a combination within a budget.

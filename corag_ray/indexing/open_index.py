@@ -34,7 +34,6 @@ class OpenIndex:
     store: ChunkStore
     first_stage: FirstStage
     token_vectors: TokenVectors | None
-    manifest: Mapping[str, object]
 
 
 FIRST_STAGES: Mapping[str, Callable[[Path, ChunkStore, Embedder], FirstStage]] = {
@@ -57,7 +56,7 @@ def open_index(folder: Path, spec: IndexSpec, embedder: Embedder, first_stage: s
     check_spec(folder, manifest, spec)
     store = ChunkStore.open(folder / CHUNKS)
     stored = _stored_tokens(folder) if manifest["token_vectors"] else None
-    return OpenIndex(store, FIRST_STAGES[first_stage](folder, store, embedder), stored, manifest)
+    return OpenIndex(store, FIRST_STAGES[first_stage](folder, store, embedder), stored)
 
 
 def is_finished(folder: Path) -> bool:
