@@ -27,9 +27,10 @@ from corag_ray.indexing.build_index import CHUNKS
 from corag_ray.indexing.open_index import is_finished, read_manifest
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.reports.html import write_report
+from corag_ray.reports.table import markdown_table
 from corag_ray.types import Question
 
-SUMMARY, REPORT = "summary.json", "report.html"
+SUMMARY, TABLE, REPORT = "summary.json", "table.md", "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     figures = headline(summary) | {"lost": len(questions) - len({row["question_id"] for row in rows})}
     figures |= {key: facts[key] for key in ("missing_evidence", "coverable_evidence")}
     (folder / SUMMARY).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    (folder / TABLE).write_text(markdown_table(summary), encoding="utf-8")
     write_report(folder / REPORT, summary, manifest, rows)
     _check_failures(rows, config.max_failed_share, folder)
     return summary, figures

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from corag_ray.evaluation.summary import Estimate, MethodSummary, Summary
 from corag_ray.reports.labels import spread
-from corag_ray.reports.table import decimal
+from corag_ray.reports.table import COLUMNS, decimal
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours that stay apart for colour-blind readers; the palette's yellow is too pale for white paper."""
@@ -45,8 +45,8 @@ def quality_figure(summary: Summary) -> Figure:
     with mpl.rc_context(_STYLE):
         figure = _figure(height_inches=6.4)
         panels = figure.subplots(2, 1, sharex=True)
-        _quality_panel(panels[0], summary, "rouge_set.rougeL", "ROUGE-L (set)")
-        _quality_panel(panels[1], summary, "evidence_recall", "evidence recall")
+        _quality_panel(panels[0], summary, "rouge_set.rougeL")
+        _quality_panel(panels[1], summary, "evidence_recall")
         panels[1].set_xlabel("context tokens, mean a question")
         return figure
 
@@ -98,8 +98,8 @@ def _figure(height_inches: float) -> Figure:
     return figure
 
 
-def _quality_panel(axes: Axes, summary: Summary, metric: str, title: str) -> None:
-    axes.set_ylabel(title)
+def _quality_panel(axes: Axes, summary: Summary, metric: str) -> None:
+    axes.set_ylabel(next(column.header for column in COLUMNS if column.metric == metric))
     points: list[tuple[float, float, str, str]] = []
     for number, method in enumerate(summary.methods):
         tokens, value = method.estimates["context_tokens"], method.estimates[metric]

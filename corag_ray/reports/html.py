@@ -13,19 +13,14 @@ from markupsafe import Markup
 
 from corag_ray.evaluation.intervals import PairedDifference
 from corag_ray.evaluation.row_log import Row
-from corag_ray.evaluation.summarise import metric_value
+from corag_ray.evaluation.summarise import DIFFERENCE_METRICS, SLICE_METRICS, metric_value
 from corag_ray.evaluation.summary import MethodSummary, Summary
 from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
 from corag_ray.reports.table import COLUMNS, MISSING, caption, decimal, interval_text, table_cells
 
 NUM_EXAMPLES = 10
-_DIFFERENCES = (
-    ("rouge_set.rougeL", "ROUGE-L (set)", 3),
-    ("rouge_generated.rougeL", "ROUGE-L (generated)", 3),
-    ("evidence_recall", "evidence recall", 3),
-    ("context_tokens", "context tokens", 0),
-    ("latency_ms", "latency (ms)", 0),
-)
+_DIFFERENCES = [column for column in COLUMNS if column.metric in DIFFERENCE_METRICS]
+_SLICES = [column for column in COLUMNS if column.metric in SLICE_METRICS]
 
 
 def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], rows: Sequence[Row]) -> None:
@@ -54,7 +49,8 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
         caption=caption(summary),
         columns=COLUMNS,
         lines=table_cells(summary),
-        difference_headers=[header for _, header, _ in _DIFFERENCES],
+        difference_headers=[column.header for column in _DIFFERENCES],
+        slice_columns=_SLICES,
         differences=_difference_lines(summary),
         quality_svg=Markup(svg_text(quality_figure(summary), "quality")),  # matplotlib escapes the names in it
         latency_svg=Markup(svg_text(latency_figure(summary), "latency")),
@@ -83,7 +79,7 @@ def _difference_lines(summary: Summary) -> list[tuple[MethodSummary, list[tuple[
     return [
         (
             method,
-            [_difference_cell(summary.differences[method.name][metric], digits) for metric, _, digits in _DIFFERENCES],
+            [_difference_cell(summary.differences[method.name][c.metric], c.digits) for c in _DIFFERENCES],
         )
         for method in summary.methods
         if method.name in summary.differences
