@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ def begin_session(folder: Path, manifest: dict[str, Any]) -> None:
     manifest["sessions"].append(
         {
             "started": _now(),
-            "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "command": _command(),
             "commit": _commit(),
             "versions": {"python": platform.python_version()} | {p: _version(p) for p in _PACKAGES},
             "machine": {"processor": _processor(), "cpus": os.cpu_count(), "system": platform.platform()},
@@ -67,6 +68,13 @@ def end_session(folder: Path, manifest: dict[str, Any]) -> None:
     """Note when the session ended."""
     manifest["sessions"][-1]["finished"] = _now()
     _write(folder / MANIFEST, manifest)
+
+
+def _command() -> str:
+    """The command line as a person would type it."""
+    program = Path(sys.argv[0])
+    name = f"python -m jobs.{program.stem}" if program.parent.name == "jobs" else program.name
+    return shlex.join([*name.split(), *sys.argv[1:]])
 
 
 def _now() -> str:
