@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import ray
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("corag", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
+settings.load_profile("corag")
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from corag_ray.build import prepare_weights, run_fingerprint
+from corag_ray import build
+from corag_ray.build import compute, index_spec, prepare_weights, run_fingerprint, settle
 from corag_ray.config import Config, PolicyTreeStrategy, RankedStrategy, load_config
 from corag_ray.core.policy_tree import PRESETS
 from corag_ray.datasets.folder import Dataset
-from corag_ray.errors import ConfigError
+from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Document, Question
 
 EXPERIMENTS = sorted((Path(__file__).parents[1] / "jobs" / "experiments").glob("*.yaml"))
@@ -24,9 +27,17 @@ def refusal(tmp_path, text):
         load_config(path)
     message = str(caught.value)
     assert message.count("\n") == 0
-    assert message.endswith(".")
+    assert message.endswith((".", "?"))
     assert str(path) in message
     return message.replace(str(path), "FILE")
+
+
+@pytest.fixture(autouse=True)
+def unpacked(monkeypatch):
+    """The packages whose weights were unpacked: in these tests nothing is."""
+    packages = []
+    monkeypatch.setattr(PackagedModel, "folder", lambda model: packages.append(model.package))
+    return packages
 
 
 def tree(**values):
@@ -71,21 +82,28 @@ def test_changes_replace_top_level_values_and_none_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "key"),
+    ("text", "key", "hint"),
     [
-        ("budget: 5", "budget"),
-        ("chunking: {size: 5}", "chunking.size"),
-        ("retrieval: {num_candidate: 5}", "retrieval.num_candidate"),
-        ("generation: {tokens: 5}", "generation.tokens"),
-        ("plan: {actors: 5}", "plan.actors"),
-        ("methods: {m: {strategi: 5, source: none}}", "methods.m.strategi"),
-        ("methods: {m: {strategy: {kind: ranked, order: 5}}}", "methods.m.strategy.order"),
-        ("methods: {m: {strategy: {kind: ranked, params: {misfit: 5}}}}", "methods.m.strategy.params.misfit"),
-        ("methods: {m: {strategy: {kind: policy_tree, prest: seed}}}", "methods.m.strategy.prest"),
+        ("budget_token: 5", "budget_token", "budget_tokens"),
+        ("qwertz: 5", "qwertz", None),
+        ("chunking: {size: 5}", "chunking.size", None),
+        ("chunking: {sise_tokens: 5}", "chunking.sise_tokens", "size_tokens"),
+        ("retrieval: {num_candidate: 5}", "retrieval.num_candidate", "num_candidates"),
+        ("generation: {max_tokens: 5}", "generation.max_tokens", "max_new_tokens"),
+        ("plan: {thread: 5}", "plan.thread", "threads"),
+        ("methods: {m: {strategi: 5, source: none}}", "methods.m.strategi", "strategy"),
+        ("methods: {m: {strategy: {kind: ranked, qqq: 5}}}", "methods.m.strategy.qqq", None),
+        (
+            "methods: {m: {strategy: {kind: ranked, params: {misfit: 5}}}}",
+            "methods.m.strategy.params.misfit",
+            "on_misfit",
+        ),
+        ("methods: {m: {strategy: {kind: policy_tree, prest: seed}}}", "methods.m.strategy.prest", "preset"),
     ],
 )
-def test_an_unknown_key_is_refused_at_every_level_with_its_path(tmp_path, text, key):
-    assert refusal(tmp_path, text) == f"FILE: unknown key '{key}'; remove it or correct its spelling."
+def test_an_unknown_key_is_refused_at_every_level_with_its_path_and_the_nearest(tmp_path, text, key, hint):
+    advice = f"did you mean '{hint}'?" if hint else "remove it."
+    assert refusal(tmp_path, text) == f"FILE: unknown key '{key}'; {advice}"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +116,7 @@ def test_an_unknown_key_is_refused_at_every_level_with_its_path(tmp_path, text, 
         ("max_failed_share: 1.5", "max_failed_share", "'1.5'"),
         ("max_failed_share: .nan", "max_failed_share", "'nan'"),
         ("profile: gpus", "profile", "'gpus'"),
+        ("dtype: float16", "dtype", "'float16'"),
         ("deterministic: perhaps", "deterministic", "'perhaps'"),
         ("chunking: 3", "chunking", "'3'"),
         ("chunking: {size_tokens: x}", "chunking.size_tokens", "'x'"),
@@ -176,10 +195,24 @@ def test_changes_apply_to_the_preset_and_leave_the_rest_of_it():
         ),
     ],
 )
-def test_prepare_weights_refuses_a_name_that_no_table_holds(changes, message):
+def test_prepare_weights_refuses_a_name_that_no_table_holds(unpacked, changes, message):
     with pytest.raises(ConfigError) as caught:
         prepare_weights(load_config(None, changes))
     assert str(caught.value).startswith(message)
+
+
+def test_prepare_weights_unpacks_what_the_run_loads(unpacked):
+    prepare_weights(Config())
+    assert unpacked == [MINILM.package, SMOLLM2.package]
+
+
+def test_prepare_weights_refuses_a_package_that_is_not_installed(monkeypatch):
+    def missing(model):
+        raise MissingModelError(f"{model.package} is not installed.")
+
+    monkeypatch.setattr(PackagedModel, "folder", missing)
+    with pytest.raises(MissingModelError, match=MINILM.package):
+        prepare_weights(Config())
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "[]", "just words", "3", "false"])
@@ -201,7 +234,7 @@ def test_a_file_that_is_missing_or_a_folder_or_not_text_is_one_sentence(tmp_path
         assert str(path) in str(caught.value)
 
 
-DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),))
+DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
 BASE = {"methods": {"m": {"strategy": {"kind": "policy_tree", "preset": "report"}}, "gold": {"source": "gold"}}}
 
 
@@ -229,6 +262,7 @@ def test_the_fingerprint_ignores_how_a_run_is_spread_and_how_much_of_it_is_run(c
         {"budget_tokens": 511},
         {"seed": 1},
         {"deterministic": True},
+        {"dtype": "bfloat16"},
         {"dataset": "other"},
         {"group_size": 8},
         {"chunking": {"size_tokens": 64}},
@@ -253,9 +287,54 @@ def test_the_fingerprint_changes_with_whatever_changes_a_number(changes):
 
 def test_the_fingerprint_changes_with_corpus_and_questions():
     config = Config()
-    corpus = dataclasses.replace(DATA, documents=(Document("a", "text!"),))
-    questions = dataclasses.replace(DATA, questions=(Question("q", "why?", answers=("so",)),))
+    corpus = dataclasses.replace(DATA, fingerprint="c1")
+    questions = dataclasses.replace(DATA, questions_fingerprint="q1")
     assert len({run_fingerprint(config, data) for data in (DATA, corpus, questions)}) == 3
+
+
+def change_preset(monkeypatch):
+    monkeypatch.setitem(PRESETS, "report", dataclasses.replace(PRESETS["report"], iterations=7))
+
+
+def change_prompt(monkeypatch):
+    monkeypatch.setitem(build.PROMPTS, "seed", build.PROMPTS["concise"])
+
+
+def change_library(monkeypatch):
+    monkeypatch.setattr(build.importlib.metadata, "version", lambda package: "99")
+
+
+def change_row_format(monkeypatch):
+    monkeypatch.setattr(build, "ROW_SCHEMA_VERSION", 99)
+
+
+@pytest.mark.parametrize("change", [change_preset, change_prompt, change_library, change_row_format])
+def test_the_fingerprint_changes_with_what_a_name_stands_for(monkeypatch, change):
+    numbers, fingerprint = fingerprints()
+    change(monkeypatch)
+    assert fingerprints()[0] == numbers
+    assert fingerprints()[1] != fingerprint
+
+
+@pytest.mark.parametrize("native", ["float32", "bfloat16"])
+def test_the_number_type_is_settled_once_by_the_drivers_processor(monkeypatch, native):
+    monkeypatch.setattr(build, "native_dtype", lambda: native)
+    auto = Config()
+    assert auto.dtype == "auto"
+    settled = settle(auto)
+    assert settled.dtype == native
+    assert compute(auto) == compute(settled) == Compute(2, False, native)
+    assert run_fingerprint(auto, DATA) == run_fingerprint(settled, DATA)
+    monkeypatch.setattr(build, "native_dtype", lambda: "of another machine")
+    assert settle(settled) == settled  # a worker with another processor computes as the driver said
+    assert index_spec(settled, DATA).dtype == native
+
+
+def test_a_number_type_that_is_asked_for_is_kept_and_deterministic_is_float32(monkeypatch):
+    monkeypatch.setattr(build, "native_dtype", lambda: "bfloat16")
+    assert settle(Config(dtype="float32")).dtype == "float32"
+    for asked in ("auto", "bfloat16", "float32"):
+        assert compute(Config(dtype=asked, deterministic=True)) == Compute(2, True, "float32")
 
 
 def test_a_configuration_is_frozen():

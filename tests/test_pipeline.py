@@ -201,6 +201,16 @@ def test_a_method_chooses_the_same_alone_and_beside_others(store):
         )
 
 
+def test_each_choice_says_where_its_candidates_came_from(store):
+    [plan] = selector_over(store).select([Question("q", "a b")])
+    assert {name: m.source for name, m in plan.methods.items()} == {
+        "ranked": "retrieval",
+        "tree": "retrieval",
+        "none": "none",
+        "gold": "gold",
+    }
+
+
 def test_two_methods_share_one_preparation_of_the_query(store):
     reranker = Overlap()
     selector_over(store, rerankers={"overlap": reranker}).select([Question("1", "a b"), Question("2", "a c")])
@@ -278,6 +288,55 @@ def test_a_question_longer_than_the_window_is_an_error_of_its_own_and_the_others
     assert first.methods["ranked"].selection
 
 
+def fill_without_bounds(candidates, budget_tokens):
+    """A search that ignores its budget."""
+    return RankedFill(candidates, 10**6, RankedParams())
+
+
+def test_a_prompt_beyond_the_window_is_an_error_of_its_own_and_the_others_go_on(three):
+    methods = {"wild": Method("retrieval", fill_without_bounds, "overlap")}
+    selector = selector_over(three, methods=methods, tokenizer=WordTokenizer(24))
+    # Frame 9, three chunks of 12 together, 4 for the answer: 25 of 24. "c" finds the last chunk alone: 8 + 5 + 4.
+    failed, fine = selector.select([Question("1", "a b"), Question("2", "c")])
+    assert isinstance(failed.error, RowError)
+    assert str(failed.error).startswith("a prompt of 21 tokens and 4 for the answer exceed the generator's 24: ")
+    assert fine.error is None
+    assert [chunk.text for chunk in fine.methods["wild"].selection] == ["b c z z"]
+    [fits] = selector_over(three, methods=methods, tokenizer=WordTokenizer(25)).select([Question("1", "a b")])
+    assert fits.error is None
+    answered = Answerer(Echo(), 4).answer([failed, fine])
+    assert [set(answers) for answers in answered] == [set(), {"wild"}]
+
+
+class Digits(WordTokenizer):
+    """Every digit is a token, and every word without one."""
+
+    def count(self, texts):
+        return [sum(max(1, sum(map(str.isdigit, word))) for word in text.split()) for text in texts]
+
+
+@pytest.mark.parametrize(("num_candidates", "extra"), [(10, 0), (99, 0), (100, 1), (1000, 2)])
+def test_costs_get_what_a_number_beyond_99_can_bring(three, num_candidates, extra):
+    seen = []
+
+    def watching(candidates, budget_tokens):
+        seen.append(candidates.costs)
+        return RankedFill(candidates, budget_tokens, RankedParams())
+
+    selector = selector_over(
+        three,
+        tokenizer=Digits(),
+        num_candidates=num_candidates,
+        budget_tokens=8,
+        methods={"watched": Method("retrieval", watching, "overlap")},
+    )
+    [plan] = selector.select([Question("q", "a b")])
+    assert seen == [(3 + extra, 4 + extra, 5 + extra)]
+    assert [chunk.cost for chunk in plan.candidates] == [3, 4, 5]  # as the index counted them
+    # Of 8 tokens, 3 + 4 fit, 4 + 5 do not.
+    assert len(plan.methods["watched"].selection) == (2 if extra == 0 else 1)
+
+
 def test_the_longest_question_that_fits_is_answered_without_context(three):
     [fits] = selector_over(three, tokenizer=WordTokenizer(13)).select([Question("q", "a b")])  # 9 + 4
     [fails] = selector_over(three, tokenizer=WordTokenizer(12)).select([Question("q", "a b")])
@@ -296,6 +355,16 @@ def test_an_empty_question_is_an_error_of_its_own(store, text):
     assert fine.methods["ranked"].selection
     [alone] = selector_over(store).select([Question("0", text)])
     assert str(alone.error) == str(empty.error)
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "what is \udc00 this", "茶 \udcff"])
+def test_half_of_a_character_is_an_error_of_its_own(store, text):
+    broken, fine = selector_over(store).select([Question("0", text), Question("1", "a b 茶 👩‍🚀")])
+    assert isinstance(broken.error, RowError)
+    assert "lone surrogate" in str(broken.error)
+    assert str(broken.error).isascii()
+    assert fine.error is None
+    assert fine.methods["ranked"].selection
 
 
 # --- nothing to select ------------------------------------------------------------------------------------------------

@@ -40,11 +40,7 @@ class LateInteraction:
             chunks = self._stored(rows)
         else:
             _, chunks = self._embedder.embed_with_tokens([chunk.text for chunk in candidates])
-        maxima = np.empty((len(candidates), len(query_vectors)), dtype=np.float32)
-        for i, vectors in enumerate(chunks):
-            # A chunk without a word piece (control characters alone) matches nothing.
-            maxima[i] = _matrix_product(vectors, query_vectors).max(axis=0) if len(vectors) else -1.0
-        return maxima
+        return _maxima(chunks, query_vectors)
 
     def score(self, pairs: Sequence[tuple[FloatArray, Combination]]) -> list[Score]:
         """One score a pair, in order; an empty combination scores -1."""
@@ -60,7 +56,16 @@ class LateInteraction:
         return [Score(float(r), float(min(max(r, 0.0), 1.0))) for r in raw]
 
 
-def _matrix_product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Left @ right.T by torch, whose threads `Compute` sets: numpy's BLAS would choose its own."""
-    product: FloatArray = (torch.from_numpy(left) @ torch.from_numpy(right).T).numpy()
-    return product
+def _maxima(chunks: Sequence[FloatArray], query_vectors: FloatArray) -> FloatArray:
+    """For each chunk and query piece the best cosine, [chunks, query pieces]; -1 for a chunk without a word piece.
+
+    One product for all chunks, by torch, whose threads `Compute` sets: numpy's BLAS would choose its own.
+    """
+    maxima = np.full((len(chunks), len(query_vectors)), -1.0, dtype=np.float32)
+    filled = [i for i, vectors in enumerate(chunks) if len(vectors)]
+    if filled:
+        stacked = torch.from_numpy(np.concatenate([chunks[i] for i in filled]))
+        cosines = (stacked @ torch.from_numpy(query_vectors).T).numpy()
+        starts = np.cumsum([0, *(len(chunks[i]) for i in filled[:-1])])
+        maxima[filled] = np.maximum.reduceat(cosines, starts, axis=0)
+    return maxima

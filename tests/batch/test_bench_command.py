@@ -8,6 +8,7 @@ from tiny_run import QUESTIONS
 
 from corag_ray import cli
 from corag_ray.batch.row_writer import ROWS
+from corag_ray.build import settle
 from corag_ray.evaluation.row_log import read_rows
 from corag_ray.evaluation.summarise import headline, summarise
 
@@ -36,10 +37,18 @@ def test_a_run_leaves_rows_manifest_summary_and_report_that_agree(whole_run, tin
     figures = json.loads(whole_run.printed.splitlines()[-1])
     rows = read_rows(whole_run.folder / ROWS)
     assert json.loads((whole_run.folder / "summary.json").read_text("utf-8")) == figures
-    assert headline(summarise(rows, seed=tiny_config.seed)) | {"lost": 0} == figures
+    shared = {"lost": 0, "missing_evidence": 0, "coverable_evidence": 1.0}
+    assert headline(summarise(rows, seed=tiny_config.seed)) | shared == figures
     manifest = json.loads((whole_run.folder / "manifest.json").read_text("utf-8"))
     assert {row["fingerprint"] for row in rows} == {manifest["fingerprint"]}
-    assert manifest["config"] == tiny_config.model_dump(mode="json")
+    assert manifest["config"] == settle(tiny_config).model_dump(mode="json")
+    assert {key: manifest[key] for key in ("missing_evidence", "coverable_evidence")} == {
+        "missing_evidence": 0,
+        "coverable_evidence": 1.0,
+    }
+    [session] = manifest["sessions"]
+    assert session["command"].startswith("corag bench ")
+    assert session["finished"] >= session["started"]
     assert manifest["index"]["chunks"] > 8
     report = (whole_run.folder / "report.html").read_text("utf-8")
     assert all(name in report for name in ("naive_rag", "corag", "gold_passages"))

@@ -12,7 +12,7 @@ from corag_ray.batch.benchmark import Group, cut_groups, run_benchmark
 from corag_ray.batch.row_writer import ROWS
 from corag_ray.build import build_selector, index_spec, run_fingerprint
 from corag_ray.datasets.folder import load_dataset
-from corag_ray.errors import ConfigError, CoragError
+from corag_ray.errors import ConfigError, DataError
 from corag_ray.evaluation.row_log import read_rows
 from corag_ray.types import Question
 
@@ -114,26 +114,17 @@ def test_ask_one_by_one_selects_what_the_batch_selected(whole_run, tiny_index, t
 
 
 @real
-def test_failed_questions_are_recorded_and_stop_the_run_only_above_their_share(
-    ray_session, tiny_index, tiny_config, tmp_path
-):
+def test_failed_questions_are_recorded_and_stop_nothing(ray_session, tiny_index, tiny_config, tmp_path):
     # The same corpus, so the same index; questions q5 and q4 are empty, and a limit of 4 leaves one of four.
     dataset = load_dataset(str(write_folder(tmp_path / "holes", q5="", q4=" \n")))
-    values = {"limit": 4, "max_failed_share": 0.2}
     generation = tiny_config.generation.model_copy(update={"enabled": False})
-    strict = tiny_config.model_copy(update={**values, "generation": generation})
-    run = tmp_path / "run"
-    with pytest.raises(CoragError) as caught:
-        run_benchmark(strict, dataset, tiny_index, run)
-    message = str(caught.value)
-    assert message.startswith("1 of 4 questions failed, above max_failed_share = 0.2; the first, 'q5': ")
-    assert "empty" in message
-    assert str(run) in message
-
-    borne = strict.model_copy(update={"max_failed_share": 0.25})
-    rows = run_benchmark(borne, dataset, tmp_path / "no index", run)  # read back: nothing is run again
+    config = tiny_config.model_copy(update={"limit": 4, "max_failed_share": 0.0, "generation": generation})
+    rows = run_benchmark(config, dataset, tiny_index, tmp_path / "run")
     assert [row["question_id"] for row in rows] == ["q8", "q1", "q5", "q2"]
     assert [row["error"] and row["error"]["kind"] for row in rows] == [None, None, "RowError", None]
+    assert "empty" in rows[2]["error"]["message"]
+    # Read back: a failed question is not run again.
+    assert run_benchmark(config, dataset, tmp_path / "no index", tmp_path / "run") == rows
     assert rows[2]["methods"] == {}
     assert all(result["answer"] is None for row in rows for result in row["methods"].values())
     assert rows[0]["methods"]["naive_rag"]["selection"]
@@ -146,3 +137,12 @@ def test_a_plan_too_large_for_the_cluster_is_refused_with_its_sum(
     plan = tiny_config.plan.model_copy(update={"select_actors": 8})
     with pytest.raises(ConfigError, match=r"8 select x 0\.5 \+ 1 generate x 0\.5 \+ 1 .* = 5\.5 CPUs"):
         run_benchmark(tiny_config.model_copy(update={"plan": plan}), tiny_dataset, tiny_index, tmp_path)
+
+
+@real
+@pytest.mark.xfail(strict=True, reason="of a stage that fails at its start only 'SystemException: no message' is told")
+def test_what_a_worker_cannot_do_is_one_sentence_of_ours(ray_session, tiny_config, tiny_dataset, tmp_path):
+    with pytest.raises(DataError) as caught:
+        run_benchmark(tiny_config, tiny_dataset, tmp_path / "no index", tmp_path / "run")
+    assert str(caught.value) == f"{tmp_path / 'no index'} holds no finished index: build it with `corag index`."
+    assert (tmp_path / "run" / ROWS).read_bytes() == b""

@@ -7,14 +7,22 @@ from corag_ray.config import Plan
 from corag_ray.errors import ConfigError
 
 
-def test_the_sum_is_shown_by_stage_with_the_share_of_ray_data():
-    said = check_cpus({"select": 2, "generate": 1}, Plan(cpus_an_actor=0.5), 4)
+def sum_of(caplog, stages, cpus_an_actor, cluster):
+    """What is logged of a plan that passes."""
+    with caplog.at_level("INFO", logger="corag_ray.batch.preflight"):
+        check_cpus(stages, Plan(cpus_an_actor=cpus_an_actor), cluster)
+    [record] = caplog.messages
+    return record
+
+
+def test_the_sum_is_shown_by_stage_with_the_share_of_ray_data(caplog):
+    said = sum_of(caplog, {"select": 2, "generate": 1}, 0.5, 4)
     assert said == "2 select x 0.5 + 1 generate x 0.5 + 1 for Ray Data's tasks = 2.5 CPUs, of 4"
 
 
 @pytest.mark.parametrize(("actors", "cpus_an_actor", "cluster"), [(2, 0.5, 2), (3, 0.1, 1.3), (1, 1, 2), (7, 0.1, 1.7)])
-def test_a_plan_that_fits_exactly_passes_for_fractions_too(actors, cpus_an_actor, cluster):
-    said = check_cpus({"embed": actors}, Plan(cpus_an_actor=cpus_an_actor), cluster)
+def test_a_plan_that_fits_exactly_passes_for_fractions_too(caplog, actors, cpus_an_actor, cluster):
+    said = sum_of(caplog, {"embed": actors}, cpus_an_actor, cluster)
     assert said.endswith(f"= {cluster:g} CPUs, of {cluster:g}")
 
 

@@ -6,13 +6,15 @@ import pytest
 
 from corag_ray.batch.row_writer import ROWS, open_row_writer
 from corag_ray.errors import DataError
+from corag_ray.evaluation.row_log import SCHEMA_VERSION, Row
 
 GROUPS = {0: ["q3", "q1"], 1: ["q2", "q0"], 2: ["q9"]}
 PLACES = {question: place for place, question in enumerate(q for ids in GROUPS.values() for q in ids)}
 
 
 def rows_of(*questions, fingerprint="ab"):
-    return [{"question_id": q, "fingerprint": fingerprint, "position": PLACES[q], "text": "茶 é"} for q in questions]
+    blank = dict.fromkeys(Row.__annotations__) | {"schema_version": SCHEMA_VERSION, "methods": {}, "question": "茶 é"}
+    return [blank | {"question_id": q, "fingerprint": fingerprint, "position": PLACES[q]} for q in questions]
 
 
 def ids(rows):
@@ -51,11 +53,11 @@ def test_the_finished_log_stands_in_the_order_of_the_questions(tmp_path):
 
 def test_cut_at_every_byte_the_log_keeps_whole_groups_only_and_is_completed_without_repeats(tmp_path):
     whole = full_log(tmp_path)
-    ends = [i for i, byte in enumerate(whole) if byte == ord("\n")]  # row i is whole from byte ends[i] on
+    ends = [i for i, byte in enumerate(whole) if byte == ord("\n")]  # row i is whole once its line is ended
     order = [q for group in GROUPS.values() for q in group]
     for cut in range(len(whole) + 1):
         (tmp_path / ROWS).write_bytes(whole[:cut])
-        readable = {q for q, end in zip(order, ends, strict=True) if cut >= end}
+        readable = {q for q, end in zip(order, ends, strict=True) if cut > end}
         finished = [n for n, group in GROUPS.items() if readable >= set(group)]
         kept = [q for n in finished for q in GROUPS[n]]
         with open_row_writer(tmp_path, "ab", GROUPS) as writer:
@@ -90,6 +92,22 @@ def test_rows_of_another_configuration_are_refused_and_left_alone(tmp_path):
     message = str(caught.value)
     assert all(word in message for word in (str(tmp_path), "ab", "cd", "choose another folder"))
     assert (tmp_path / ROWS).read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"{half a row\n", b"\xff\xfe\n", b"[]\n", b"\n", b'{"schema_version": 2}\n'],
+    ids=["cut", "no text", "list", "blank", "other version"],
+)
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_a_broken_line_that_no_kill_could_leave_is_refused_with_its_place_and_left_alone(tmp_path, broken, place):
+    lines = full_log(tmp_path).splitlines(keepends=True)
+    lines.insert(place, broken)
+    (tmp_path / ROWS).write_bytes(b"".join(lines))
+    with pytest.raises(DataError) as caught, open_row_writer(tmp_path, "ab", GROUPS):
+        pass
+    assert str(caught.value).startswith(f"{tmp_path / ROWS}:{place + 1}: ")
+    assert (tmp_path / ROWS).read_bytes() == b"".join(lines)
 
 
 def test_a_second_run_is_refused_while_the_first_is_open_and_let_in_afterwards(tmp_path):

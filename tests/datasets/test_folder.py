@@ -136,6 +136,25 @@ def test_a_quote_is_evidence_at_its_place_and_outranks_the_relevant_passages(loa
     assert question.evidence == (Evidence(Span("p", 9, 12), text="old"),)
 
 
+def test_a_quote_may_mark_the_answer_within_it(load):
+    entry = {"passage_id": "p", "quote": "is old", "answer": "old"}
+    queries = [QUERIES[0] | {"evidence": [entry, {"passage_id": "p", "quote": "Tea", "answer": ""}]}]
+    [question] = load([passage("p", "Tea is old.", title="茶")], queries).questions
+    assert question.evidence == (
+        Evidence(Span("p", 6, 12), Span("p", 9, 12), "is old"),
+        Evidence(Span("p", 2, 5), None, "Tea"),
+    )
+
+
+def test_relevant_passages_that_the_corpus_lacks_are_counted(load):
+    assert load().missing_evidence == 0
+    named = [["p", "gone"], ["gone", "lost"], []]
+    queries = [{"query_id": n, "question": "?", "relevant_passage_ids": ids} for n, ids in enumerate(named)]
+    data = load(queries=queries)
+    assert data.missing_evidence == 3
+    assert [len(question.evidence) for question in data.questions] == [1, 0, 0]
+
+
 def test_a_question_carries_what_its_line_says(load):
     full = {"query_id": 7, "question": "多高？", "answers": ["330"], "language": "zh", "meta": {"kind": "fact"}}
     assert load(queries=[full, *QUERIES]).questions == (
@@ -177,6 +196,16 @@ def test_the_questions_fingerprint_changes_with_answers_and_evidence(load):
     assert load([*PASSAGES, passage("z", "more")]).questions_fingerprint == first
     assert load(queries=[QUERIES[0] | {"answers": ["x"]}]).questions_fingerprint != first
     assert load(queries=[QUERIES[0] | {"relevant_passage_ids": ["p"]}]).questions_fingerprint != first
+
+
+def test_without_questions_no_queries_file_is_read(load, tmp_path):
+    whole = load()
+    (tmp_path / "queries.jsonl").write_bytes(b"{broken")
+    corpus = load_dataset(str(tmp_path), questions=False)
+    (tmp_path / "queries.jsonl").unlink()
+    assert load_dataset(str(tmp_path), questions=False) == corpus
+    assert (corpus.questions, corpus.missing_evidence) == ((), 0)
+    assert (corpus.documents, corpus.fingerprint) == (whole.documents, whole.fingerprint)  # so the index is the same
 
 
 # What is refused, with its place.
@@ -224,6 +253,18 @@ def test_a_broken_passage_is_named_by_file_and_line(load, corpus, place, words):
             {"query_id": "r", "question": "?", "evidence": [{"passage_id": "z", "quote": "old"}]},
             "the quote 'old' does not stand in passage 'z'",
         ),
+        (
+            {"query_id": "r", "question": "?", "evidence": [{"passage_id": "p", "quote": ""}]},
+            "the quote '' does not stand in passage 'p'",
+        ),
+        (
+            {"query_id": "r", "question": "?", "evidence": [{"passage_id": "p", "quote": "is old", "answer": "Tea"}]},
+            "the answer 'Tea' does not stand in its quote",
+        ),
+        (
+            {"query_id": "r", "question": "?", "evidence": [{"passage_id": "p", "quote": "is old", "answer": 3}]},
+            "'answer' must be a string, found 3",
+        ),
         ({"query_id": "r", "question": "?", "evidence": ["old"]}, "'evidence' must be a list of objects"),
         ({"query_id": "r", "question": "?", "evidence": None}, "'evidence' must be a list of objects"),
         ({"query_id": "r", "question": "?", "evidence": {"quote": "old"}}, "'evidence' must be a list of objects"),
@@ -250,6 +291,12 @@ def test_a_file_that_is_called_gz_and_is_not_is_named(load):
 def test_an_empty_corpus_is_refused(load, corpus):
     with pytest.raises(DataError, match=r"corpus\.jsonl holds no passage: the corpus is empty"):
         load(corpus)
+
+
+@pytest.mark.parametrize("queries", [b"", b"\n \n"])
+def test_an_empty_queries_file_is_refused(load, queries):
+    with pytest.raises(DataError, match=r"queries\.jsonl holds no question\."):
+        load(queries=queries)
 
 
 def test_an_id_of_two_documents_is_refused(load):

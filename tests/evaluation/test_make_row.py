@@ -7,7 +7,6 @@ import pytest
 
 from corag_ray.errors import RowError
 from corag_ray.evaluation.make_row import make_row
-from corag_ray.evaluation.manifest import MANIFEST, make_manifest, write_manifest
 from corag_ray.evaluation.row_log import MethodResult, Row, SelectedChunk, StoredRouge, read_rows
 from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Chunk, Evidence, Generation, Question, Span
@@ -29,12 +28,16 @@ def stored(plan, answers):
     return make_row(plan, answers, fingerprint="ab", position=4, budget_tokens=512)
 
 
-def chosen(*selection, **values):
-    return Choice(list(selection), **values)
+def chosen(*selection, source="retrieval", **values):
+    return Choice(source, list(selection), **values)
+
+
+def gold(*selection):
+    return chosen(*selection, source="gold")
 
 
 def test_a_row_has_exactly_the_keys_of_its_schema_at_every_level():
-    row = stored(planned(m=chosen(HIT), gold_passages=chosen(HIT)), {"m": answer("red"), "gold_passages": answer("a")})
+    row = stored(planned(m=chosen(HIT), ceiling=gold(HIT)), {"m": answer("red"), "ceiling": answer("a")})
     assert row.keys() == Row.__annotations__.keys()
     result = row["methods"]["m"]
     assert result.keys() == MethodResult.__annotations__.keys()
@@ -68,6 +71,7 @@ def test_a_row_carries_the_question_its_place_and_what_each_method_did():
         {"chunk_id": "00000000000000ff", "doc_id": "d", "start": 0, "end": 8, "cost": 5},
     ]
     expected = {
+        "source": "retrieval",
         "score": 0.25,
         "pairs": 9,
         "budget_tokens": 512,
@@ -94,35 +98,37 @@ def test_a_row_can_be_written_and_read_back(tmp_path):
 
 
 def test_the_generated_reference_is_the_answer_written_from_the_gold_passages():
-    plan = planned(m=chosen(HIT), gold_passages=chosen(HIT), none=chosen())
-    answers = {"m": answer("a blue door"), "gold_passages": answer("the blue door"), "none": answer("green")}
-    row = stored(plan, answers)["methods"]
+    # The method is known by its source: one that is only called so is no reference.
+    plan = planned(gold_passages=chosen(HIT), m=chosen(HIT), ceiling=gold(HIT), none=chosen(source="none"))
+    answers = {"m": answer("a blue door"), "ceiling": answer("the blue door"), "none": answer("green")}
+    row = stored(plan, answers | {"gold_passages": answer("green")})["methods"]
+    assert [result["source"] for result in row.values()] == ["retrieval", "retrieval", "gold", "none"]
     # "a blue door" against "the blue door": 2 of 3 words both ways; against "the red house" none.
     assert math.isclose(row["m"]["rouge_generated"]["rougeL"], 2 / 3)
     assert row["m"]["rouge_set"]["rougeL"] == 0.0
-    assert row["gold_passages"]["rouge_generated"]["rougeL"] == 1.0
+    assert row["ceiling"]["rouge_generated"]["rougeL"] == 1.0
     assert row["none"]["rouge_generated"]["rougeL"] == 0.0
-    assert math.isclose(row["gold_passages"]["rouge_set"]["rougeL"], 1 / 3)  # "the" of three words
+    assert math.isclose(row["ceiling"]["rouge_set"]["rougeL"], 1 / 3)  # "the" of three words
 
 
 @pytest.mark.parametrize(
-    ("gold", "answers"),
+    ("ceiling", "answers"),
     [
         (None, {"m": answer("a b")}),
-        (chosen(), {"m": answer("a b"), "gold_passages": answer("a b")}),  # no gold passage: only the question's words
-        (chosen(HIT), {"m": answer("a b"), "gold_passages": answer("")}),
+        (gold(), {"m": answer("a b"), "ceiling": answer("a b")}),  # no gold passage: only the question's words
+        (gold(HIT), {"m": answer("a b"), "ceiling": answer("")}),
     ],
     ids=["without the method", "without passages", "with an empty answer"],
 )
-def test_without_a_reference_written_from_gold_passages_that_rouge_is_missing_not_zero(gold, answers):
-    methods = {"m": chosen(HIT)} | ({"gold_passages": gold} if gold is not None else {})
+def test_without_a_reference_written_from_gold_passages_that_rouge_is_missing_not_zero(ceiling, answers):
+    methods = {"m": chosen(HIT)} | ({"ceiling": ceiling} if ceiling is not None else {})
     row = stored(planned(**methods), answers)
     assert row["methods"]["m"]["rouge_generated"] is None
     assert row["methods"]["m"]["rouge_set"] is not None
 
 
 def test_without_generation_answers_and_rouge_are_missing_and_evidence_is_not():
-    row = stored(planned(m=chosen(HIT), gold_passages=chosen(HIT)), {})
+    row = stored(planned(m=chosen(HIT), ceiling=gold(HIT)), {})
     result = row["methods"]["m"]
     missing = ("answer", "finish_reason", "rouge_set", "rouge_generated")
     assert [result[key] for key in missing] == [None] * 4
@@ -144,21 +150,3 @@ def test_a_question_without_answers_and_evidence_has_no_rouge_and_no_recall():
     result = row["methods"]["m"]
     assert row["candidate_recall"] is None
     assert (result["rouge_set"], result["evidence_recall"], result["evidence_precision"]) == (None, None, None)
-
-
-def test_a_manifest_says_with_what_a_run_was_made_and_takes_further_facts(tmp_path):
-    import ray
-
-    manifest = make_manifest("n", "ab", {"seed": 3}, seconds=1.5)
-    write_manifest(tmp_path, manifest)
-    written = json.loads((tmp_path / MANIFEST).read_text("utf-8"))
-    assert written == manifest
-    assert (written["name"], written["fingerprint"], written["config"], written["seconds"]) == (
-        "n",
-        "ab",
-        {"seed": 3},
-        1.5,
-    )
-    assert written["versions"]["ray"] == ray.__version__
-    assert written["machine"]["cpus"] >= 1
-    assert written["finished"].endswith("+00:00")

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from corag_ray.errors import ConfigError, DataError
-from corag_ray.evaluation.summarise import METRICS, headline, read_rows, summarise
+from corag_ray.errors import DataError
+from corag_ray.evaluation.row_log import read_rows
+from corag_ray.evaluation.summarise import METRICS, headline, summarise
 
 
 def result(**changes: Any) -> dict[str, Any]:
     plain = {
+        "source": "retrieval",
         "selection": [{"chunk_id": "0f", "doc_id": "d", "start": 0, "end": 500, "cost": 130}],
         "score": 0.6,
         "pairs": 60,
@@ -77,7 +79,11 @@ def test_rows_come_back_as_they_were_stored(tmp_path):
         ("[1, 2]", "got list"),
         (json.dumps(row(1) | {"schema_version": 2}), "expected schema_version 1, got 2"),
         (json.dumps({"schema_version": 1}), "lacks question_id, fingerprint"),
-        (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.selection"),
+        (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.source, methods.naive.selection"),
+        (
+            json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "source"}})),
+            r"lacks methods.naive.source\.",
+        ),
         (json.dumps(row(1, {"naive": None})), "expected methods to be an object of objects"),
         (json.dumps(row(1, {"naive": result(score=float("nan"))})), "NaN, which is not JSON"),
         (json.dumps(row(0)), "question 'q0' already stands in line 1"),
@@ -124,33 +130,40 @@ def test_latency_is_the_sum_of_the_stages_with_percentiles_and_stage_means_that_
     assert dict(method.stage_ms) == {"retrieve": 2.0, "search": 12.0}
 
 
-def test_over_budget_means_more_recounted_tokens_than_the_budget():
+def test_over_budget_means_more_recounted_tokens_than_the_budget_that_the_window_left():
     rows = [row(i, {"naive": result(context_tokens=tokens)}) for i, tokens in enumerate([511, 512, 513])]
     assert summarise(rows).over_budget == 1
+    cut = [row(i, {"naive": result(context_tokens=n, effective_budget_tokens=400)}) for i, n in enumerate([400, 401])]
+    assert summarise(cut).over_budget == 1
 
 
 def test_the_baseline_is_the_first_method_that_is_no_floor_or_ceiling():
-    methods = {"no_context": result(), "gold_passages": result(), "naive": result(), "corag": result()}
+    methods = {
+        "floor": result(source="none"),
+        "ceiling": result(source="gold"),
+        "gold_passages": result(),  # known by its source, not by its name
+        "corag": result(),
+    }
     summary = summarise([row(0, methods)])
-    assert summary.baseline == "naive"
+    assert summary.baseline == "gold_passages"
     assert [method.is_bound for method in summary.methods] == [True, True, False, False]
-    assert list(summary.differences) == ["no_context", "gold_passages", "corag"]
+    assert list(summary.differences) == ["floor", "ceiling", "corag"]
 
 
-def test_differences_are_the_method_minus_the_named_baseline_on_shared_questions():
+def test_differences_are_the_method_minus_the_baseline_on_shared_questions():
     scores = [(0.5, 0.25), (0.75, 0.5), (None, 0.5)]
     rows = [
-        row(i, {"naive": result(rouge_set=a and rouge(a)), "corag": result(rouge_set=rouge(b))})
+        row(i, {"corag": result(rouge_set=rouge(b)), "naive": result(rouge_set=a and rouge(a))})
         for i, (a, b) in enumerate(scores)
     ]
-    difference = summarise(rows, baseline="corag").differences["naive"]["rouge_set.rougeL"]
+    difference = summarise(rows).differences["naive"]["rouge_set.rougeL"]
     assert difference is not None
     assert (difference.mean_difference, difference.low, difference.high, difference.n) == (0.25, 0.25, 0.25, 2)
 
 
-def test_an_unknown_baseline_is_answered_with_the_nearest_name():
-    with pytest.raises(ConfigError, match="did you mean 'naive'"):
-        summarise([row(0)], baseline="naiv")
+def test_a_run_of_floors_and_ceilings_alone_has_no_baseline_and_no_differences():
+    summary = summarise([row(0, {"floor": result(source="none"), "ceiling": result(source="gold")})])
+    assert (summary.baseline, dict(summary.differences)) == (None, {})
 
 
 def test_slices_hold_the_questions_of_one_language_or_kind():
@@ -171,12 +184,15 @@ def test_slices_hold_the_questions_of_one_language_or_kind():
 
 
 def test_a_run_in_which_every_row_failed_has_a_summary_without_methods():
-    summary = summarise([FAILED], baseline="naive")
+    summary = summarise([FAILED])
     assert (summary.rows, summary.failed, summary.methods, summary.baseline) == (1, 1, (), None)
 
 
 def test_the_headline_is_these_numbers_and_no_others():
-    rows = [row(0, {"naive": result(context_tokens=600), "no_context": result(rouge_generated=rouge(0.5))}), FAILED]
+    rows = [
+        row(0, {"naive": result(context_tokens=600), "no_context": result(source="none", rouge_generated=rouge(0.5))}),
+        FAILED,
+    ]
     shared = {"rouge_l_set": 0.4, "evidence_recall": 0.5, "pairs": 60.0, "latency_ms": 10.0}
     assert headline(summarise(rows)) == {
         "methods": {

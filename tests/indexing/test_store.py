@@ -68,6 +68,15 @@ def test_duplicates_are_found_across_batches(tmp_path):
         write_chunks(tmp_path / "chunks.arrow", [*(chunk(n) for n in range(4100)), chunk(1)])
 
 
+def test_the_rows_of_documents_stand_in_store_order_and_an_unknown_document_has_none(tmp_path):
+    names = [f"d{n % 3}" for n in range(4100)]  # over two batches of the file
+    write_chunks(tmp_path / "chunks.arrow", [chunk(n, doc_id=name) for n, name in enumerate(names)])
+    store = ChunkStore.open(tmp_path / "chunks.arrow")
+    expected = {name: [n for n, other in enumerate(names) if other == name] for name in ("d0", "d2")}
+    assert store.rows_by_document({"d0", "d2", "gone"}) == expected
+    assert store.rows_by_document(set()) == {}
+
+
 def spoil(path, how):
     write_chunks(path, [chunk(n) for n in range(100)])
     content = path.read_bytes()

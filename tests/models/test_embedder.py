@@ -6,7 +6,7 @@ import torch
 
 from corag_ray.models.embedder import MeanPooledEmbedder
 from corag_ray.models.packaged import MINILM
-from corag_ray.models.torch_setup import Compute
+from corag_ray.models.torch_setup import Compute, native_dtype
 
 pytestmark = pytest.mark.models
 
@@ -79,9 +79,9 @@ def test_alone_and_in_company_vectors_are_equal_to_the_byte(embedder):
 
 
 def test_padded_batches_give_the_same_vectors_up_to_the_number_type(embedder):
-    compute = Compute(threads=1)
+    compute = Compute(threads=1, dtype=native_dtype())
     batched = MeanPooledEmbedder(MINILM.folder(), compute).embed([*TEXTS, LONG])
-    tolerance = 2e-6 if compute.dtype_name == "float32" else 2e-2
+    tolerance = 2e-6 if compute.dtype == "float32" else 2e-2
     np.testing.assert_allclose(batched, embedder.embed([*TEXTS, LONG]), atol=tolerance)
 
 

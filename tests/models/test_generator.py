@@ -126,6 +126,15 @@ def test_the_template_and_the_counts_are_transformers_own(chat_tokenizer, plain)
     assert chat_tokenizer.name == "smollm2"
 
 
+def test_decoding_is_transformers_own_without_special_tokens_and_outer_blanks(chat_tokenizer, plain):
+    tokenizer, _ = plain
+    for text in ("  It 's  old , and 埃菲尔 👩‍🚀 !\n", "12. Tea\n\n", " "):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        ended = [*ids, tokenizer.eos_token_id]
+        assert chat_tokenizer.decode(ended) == tokenizer.decode(ended, skip_special_tokens=True).strip() == text.strip()
+    assert chat_tokenizer.decode([]) == ""
+
+
 def test_the_bytes_of_one_character_are_tokens_with_the_same_start(chat_tokenizer):
     [starts] = chat_tokenizer.offsets(["a 鱻"])  # a rare character: several tokens
     assert chat_tokenizer.count(["a 鱻"]) == [len(starts)]

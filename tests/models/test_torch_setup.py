@@ -2,37 +2,38 @@
 
 import os
 
+import faiss
 import pytest
 import torch
 
-from corag_ray.models.torch_setup import OFFLINE, Compute
+from corag_ray.models.torch_setup import OFFLINE, Compute, native_dtype
 
 
 @pytest.fixture
 def threads():
-    before = torch.get_num_threads()
+    before = torch.get_num_threads(), faiss.omp_get_max_threads()
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(before[0])
+    faiss.omp_set_num_threads(before[1])
 
 
 @pytest.mark.parametrize(("compute", "expected"), [(Compute(2), 2), (Compute(2, deterministic=True), 1)])
 def test_threads_come_from_the_plan_unless_numbers_must_not_depend_on_it(threads, compute, expected):
     torch.set_num_threads(3 - expected)
+    faiss.omp_set_num_threads(3 - expected)
     compute.apply()
-    assert torch.get_num_threads() == expected
+    assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == (expected, expected)
 
 
-def test_deterministic_means_float32_on_any_hardware(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert Compute(1, deterministic=True).dtype_name == "float32"
-    assert Compute(1).dtype_name == "bfloat16"
+def test_unless_told_otherwise_models_compute_in_float32():
+    assert Compute(1).dtype == "float32"
 
 
 @pytest.mark.parametrize(("multiplies_bfloat16", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_without_a_gpu_bfloat16_is_used_only_where_the_cpu_multiplies_it(monkeypatch, multiplies_bfloat16, expected):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+def test_bfloat16_is_native_only_where_the_cpu_multiplies_it(monkeypatch, multiplies_bfloat16, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # a GPU that the local profile does not use
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: multiplies_bfloat16)
-    assert Compute(1).dtype_name == expected
+    assert native_dtype() == expected
 
 
 def test_the_hub_libraries_are_kept_offline(monkeypatch, threads):

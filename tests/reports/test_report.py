@@ -24,15 +24,15 @@ from corag_ray.reports.table import COLUMNS, MISSING, decimal, markdown_table, s
 NASTY = "<script>alert('x')</script> & $x_1$"
 MANIFEST = {
     "name": "sample run",
-    "commit": "3f2a91c",
     "fingerprint": "9b1c77e0",
-    "versions": {"ray": "2.60.0"},
     "config": {"search": {"c": 2.4}},
+    "sessions": [{"started": "2026-11-30T02:23:16+00:00", "commit": "3f2a91c", "versions": {"ray": "2.60.0"}}],
 }
 
 
 def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
     plain = {
+        "source": "retrieval",
         "selection": [{"chunk_id": "0f", "doc_id": "castles/7", "start": 10, "end": 500, "cost": tokens}],
         "score": 0.6,
         "pairs": 60,
@@ -74,7 +74,7 @@ def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
 
 def methods(shift: float) -> dict[str, Any]:
     return {
-        "no_context": result(0.9, 0, selection=[], notes=[]),
+        "no_context": result(0.9, 0, source="none", selection=[], notes=[]),
         "naive": result(0.25 + shift, 500),
         "corag": result(0.5 + shift, 400, notes=[]),
     }

@@ -1,0 +1,57 @@
+"""The manifest: what a run was made with, and every session that worked on it."""
+
+import json
+
+import pytest
+import ray
+
+from corag_ray.evaluation.manifest import MANIFEST, begin_session, end_session, make_manifest
+
+
+def manifest(fingerprint="ab"):
+    return make_manifest("n", fingerprint, {"seed": 3}, missing_evidence=2)
+
+
+def on_disk(folder):
+    return json.loads((folder / MANIFEST).read_text("utf-8"))
+
+
+def test_a_manifest_says_with_what_a_run_was_made_and_takes_further_facts(tmp_path):
+    made = manifest()
+    assert made["sessions"] == []
+    begin_session(tmp_path, made)
+    written = on_disk(tmp_path)
+    assert written == made
+    told = [written[key] for key in ("name", "fingerprint", "config", "missing_evidence")]
+    assert told == ["n", "ab", {"seed": 3}, 2]
+
+
+def test_a_session_says_where_by_what_and_when(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/somewhere/bin/corag", "bench", "--limit", "3"])
+    made = manifest()
+    begin_session(tmp_path, made)
+    [session] = on_disk(tmp_path)["sessions"]
+    assert session["command"] == "corag bench --limit 3"
+    assert session["versions"]["ray"] == ray.__version__
+    assert session["machine"]["cpus"] >= 1
+    assert session["started"].endswith("+00:00")
+    assert "commit" in session
+    assert "finished" not in session  # as a kill would leave it
+    end_session(tmp_path, made)
+    [session] = on_disk(tmp_path)["sessions"]
+    assert session["finished"] >= session["started"]
+
+
+def test_a_run_that_was_killed_and_started_again_lists_both_sessions(tmp_path):
+    begin_session(tmp_path, manifest())
+    again = manifest()
+    begin_session(tmp_path, again)
+    end_session(tmp_path, again)
+    assert ["finished" in session for session in on_disk(tmp_path)["sessions"]] == [False, True]
+
+
+@pytest.mark.parametrize("fingerprint", ["ab", "cd"])
+def test_sessions_of_another_configuration_are_not_taken_over(tmp_path, fingerprint):
+    begin_session(tmp_path, manifest())
+    begin_session(tmp_path, manifest(fingerprint))
+    assert len(on_disk(tmp_path)["sessions"]) == (2 if fingerprint == "ab" else 1)
