@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from corag_ray.config import load_config
-from corag_ray.errors import CoragError, ProtocolError
+from corag_ray.errors import ConfigError, CoragError, ProtocolError, unknown_name
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Cost-constrained retrieval for RAG on Ray: ordered chunk combinations under a token budget.",
 )
-screen = Console(stderr=True)
+screen = Console(stderr=True, emoji=False)
 """Everything for people goes to standard error; standard output holds the answer or the figures."""
 
 SHOWN_CHARACTERS = 160
@@ -33,7 +33,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; th
 Data = Annotated[
     str | None, typer.Option("--data", help="'sample', a folder, or the name of a folder under $CORAG_DATA.")
 ]
-Budget = Annotated[int | None, typer.Option("--budget", help="Tokens that the selection may cost.")]
+Budget = Annotated[int | None, typer.Option("--budget", min=1, help="Tokens that the selection may cost.")]
 Root = Annotated[Path, typer.Option("--root", help="Folder of runs and indexes.")]
 Deterministic = Annotated[
     bool | None, typer.Option("--deterministic", help="float32, fixed batches, one thread: equal byte for byte.")
@@ -63,12 +63,16 @@ def ask(
         settle,
     )
     from corag_ray.datasets.folder import load_dataset
-    from corag_ray.errors import unknown_name
+    from corag_ray.prompts import LANGUAGES
     from corag_ray.types import Question
 
     run = load_config(config, {"dataset": data, "budget_tokens": budget, "deterministic": deterministic})
     if method not in run.methods:
         raise unknown_name("method", method, run.methods)
+    if language not in LANGUAGES:
+        raise unknown_name("language of prompts", language, LANGUAGES)
+    if not question.strip():
+        raise ConfigError("the question is empty: write what you want to know.")
     run = settle(run.model_copy(update={"methods": {method: run.methods[method]}}))
     prepare_weights(run)
     dataset = load_dataset(run.dataset, questions=False)
@@ -119,7 +123,7 @@ def bench(
         Path | None, typer.Argument(help="YAML file; the sample with the defaults without one.")
     ] = None,
     data: Data = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many questions.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     budget: Budget = None,
     deterministic: Deterministic = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default one named for the configuration.")] = None,
@@ -168,14 +172,21 @@ def models() -> None:
 @contextmanager
 def reporting_errors() -> Iterator[None]:
     """What a user can mend becomes one sentence on standard error and exit status 2."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without Unicode
     try:
         yield
     except (CoragError, ModuleNotFoundError) as error:
         if isinstance(error, ProtocolError):
             raise  # a defect of ours: its frames are what helps
         hint = "; install a profile, `pip install -e '.[local]'`." if isinstance(error, ModuleNotFoundError) else ""
-        screen.print(f"[bold red]corag:[/] {escape(str(error))}{hint}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _stop(f"{error}{hint}")
+    except OSError as error:
+        _stop(f"{error.strerror or error}: {error.filename or 'no file named'}")
+
+
+def _stop(message: str) -> NoReturn:
+    screen.print(f"[bold red]corag:[/] {escape(message)}", highlight=False, soft_wrap=True)
+    sys.exit(2)
 
 
 def main() -> None:
@@ -206,7 +217,8 @@ def _advance(bars: Progress, label: str) -> Any:
 def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
     table = Table("", "document", "tokens", "text", title=title)
     for number, source in enumerate(sources, start=1):
-        text = " ".join(source["text"].split())
+        text = "".join(sign if sign.isprintable() else " " for sign in source["text"])
+        text = " ".join(text.split())
         shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + " …"
         table.add_row(str(number), escape(source["doc_id"]), str(source["cost"]), escape(shown))
     screen.print(table)

@@ -29,7 +29,7 @@ class Retrieval(Section):
     """The first stage: which index, and how many candidates."""
 
     kind: Literal["hybrid", "dense", "lexical"] = "hybrid"
-    num_candidates: int = Field(60, ge=1, le=1000)
+    num_candidates: int = Field(60, ge=1, le=1000, strict=True)
 
 
 class RankedStrategy(Section):
@@ -66,6 +66,8 @@ class PolicyTreeStrategy(Section):
             raise ConfigError(f"search parameter {_first_problem(error)}") from error
 
 
+MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
+"""Letters, digits, blank, and . + - _: a name stands in tables, pages and keys."""
 Strategy = Annotated[RankedStrategy | PolicyTreeStrategy, Field(discriminator="kind")]
 
 
@@ -96,7 +98,7 @@ class Generation(Section):
     """The answer: length, prompt, and whether to write it at all."""
 
     enabled: bool = True
-    max_new_tokens: int = Field(48, ge=1)
+    max_new_tokens: int = Field(48, ge=1, strict=True)
     prompt: str = "seed"
     model: str = "smollm2"
 
@@ -107,11 +109,11 @@ class Plan(Section):
     The fractions of a CPU are what Ray is asked for; `threads` is what each process of torch then uses.
     """
 
-    select_actors: int = Field(1, ge=1)
-    generate_actors: int = Field(1, ge=1)
-    embed_actors: int = Field(1, ge=1)
-    cpus_an_actor: float = Field(0.5, gt=0)
-    threads: int = Field(2, ge=1)
+    select_actors: int = Field(1, ge=1, strict=True)
+    generate_actors: int = Field(1, ge=1, strict=True)
+    embed_actors: int = Field(1, ge=1, strict=True)
+    cpus_an_actor: float = Field(0.5, ge=0.001, allow_inf_nan=False)
+    threads: int = Field(2, ge=1, le=1024, strict=True)
 
 
 class Config(Section):
@@ -122,19 +124,19 @@ class Config(Section):
 
     profile: Literal["local"] = "local"
     dataset: str = "sample"
-    limit: int | None = Field(None, ge=1)
-    seed: int = 0
+    limit: int | None = Field(None, ge=1, strict=True)
+    seed: int = Field(0, ge=0, strict=True)
     deterministic: bool = False
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    budget_tokens: int = Field(512, ge=1)
-    group_size: int = Field(16, ge=1)
+    budget_tokens: int = Field(512, ge=1, strict=True)
+    group_size: int = Field(24, ge=1, strict=True)
     max_failed_share: float = Field(0.05, ge=0, le=1)
     embedder: str = "minilm"
-    store_token_vectors_up_to_mb: int = Field(1500, ge=0)
+    store_token_vectors_up_to_mb: int = Field(1500, ge=0, strict=True)
     chunking: Chunking = Chunking()
     retrieval: Retrieval = Retrieval()
     generation: Generation = Generation()
-    methods: dict[str, Method] = Field(default_factory=_default_methods, min_length=1)
+    methods: dict[MethodName, Method] = Field(default_factory=_default_methods, min_length=1)
     plan: Plan = Plan()
 
     @property
@@ -153,8 +155,10 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
     if path is not None:
         try:
             values = yaml.safe_load(path.read_text("utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that does not exist
-            raise ConfigError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or no such date
+            mark = getattr(error, "problem_mark", None)
+            line = f" (line {mark.line + 1})" if mark else ""
+            raise ConfigError(f"cannot read {path}: {str(error).splitlines()[0]}{line}.") from error
         values = {} if values is None else values  # an empty file
     where = str(path or "the command line")
     if not isinstance(values, dict):
@@ -184,6 +188,7 @@ def _first_problem(error: ValidationError) -> str:
         del parts[3:4]
     place = ".".join(parts)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        close = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(), n=1)
+        typed = str(first["loc"][-1])
+        close = difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
         return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")
     return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {str(first['input'])[:60]!r}."

@@ -143,7 +143,7 @@ class Selector:
         if room < 0:
             raise RowError(
                 f"question and template have {frame_tokens} tokens, and with {self._max_new_tokens} for the answer "
-                f"that exceeds the generator's {self._tokenizer.context_window}: shorten the question."
+                f"that exceeds the generator's {self._tokenizer.context_window}: shorten either."
             )
         effective = min(self._budget_tokens, room)
         for name, method in self._methods.items():
@@ -211,7 +211,8 @@ class Selector:
                 combination, choice.score = best
                 choice.selection = [search.chunks[i] for i in combination]
             if not choice.selection:
-                choice.notes.append(_why_nothing(search.chunks, choice.effective_budget_tokens))
+                costs = [chunk.cost + self._extra_cost for chunk in search.chunks]
+                choice.notes.append(_why_nothing(costs, choice.effective_budget_tokens))
 
     def _render(self, choices: Choices) -> None:
         """Fill in gold passages, make every method's prompt and count its tokens."""
@@ -279,10 +280,10 @@ class Answerer:
         ]
 
 
-def _why_nothing(chunks: Sequence[Chunk], budget_tokens: int) -> str:
-    if not chunks:
+def _why_nothing(costs: Sequence[int], budget_tokens: int) -> str:
+    if not costs:
         return "no candidate was found: answered without context"
-    cheapest = min(chunk.cost for chunk in chunks)
+    cheapest = min(costs)
     if cheapest > budget_tokens:
         return f"no candidate fits {budget_tokens} tokens, the cheapest has {cheapest}: answered without context"
     return "no candidate could be scored: answered without context"

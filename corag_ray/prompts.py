@@ -45,6 +45,9 @@ def concise(question: str, passages: Sequence[str] | None, language: str) -> str
     return _lines(f"{instruction}\n{asked}{question}", information, passages)
 
 
+LANGUAGES = tuple(_SEED_WORDS)
+"""Languages whose words the prompts know; any other gets English words."""
+
 PROMPTS: Mapping[str, Prompt] = {"seed": seed, "concise": concise}
 
 

@@ -15,10 +15,9 @@ from typing import Annotated
 
 import typer
 
-from corag_ray.batch.benchmark import cut_groups, group_ids, group_rows, run_benchmark
+from corag_ray.batch.benchmark import cut_groups, group_rows, open_run, run_benchmark
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_job import ensure_index
-from corag_ray.batch.row_writer import open_row_writer
 from corag_ray.build import (
     build_selector,
     default_index_folder,
@@ -37,7 +36,7 @@ ALLOWED_RATIO, ALLOWED_SECONDS = 1.15, 30.0
 
 def main(
     data: Annotated[str, typer.Option(help="Data set.")] = "sample",
-    limit: Annotated[int, typer.Option(help="Questions.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Questions.")] = 200,
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Time both sides and print their ratio."""
@@ -72,7 +71,7 @@ def _in_one_process(config: Config, dataset: Dataset, index_folder: Path, run_fo
     groups = cut_groups(dataset.questions[: config.limit], config.group_size)
     fingerprint = run_fingerprint(config, dataset)
     selector = build_selector(config, index_folder, index_spec(config, dataset))
-    with open_row_writer(run_folder, fingerprint, group_ids(groups)) as writer:
+    with open_run(config, dataset, run_folder) as writer:
         for group in groups:
             plans = selector.select(group.questions)
             writer.append(group_rows(config, fingerprint, group, plans, [{} for _ in plans]))

@@ -33,11 +33,11 @@ GROUP_SIZE = 4
 
 def main(
     data: Annotated[str, typer.Option(help="Data set.")] = "sample",
-    limit: Annotated[int, typer.Option(help="Questions.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Questions.")] = 50,
     max_new_tokens: Annotated[
-        int, typer.Option(help="Tokens an answer: few, since the answers need only be equal.")
+        int, typer.Option(min=1, help="Tokens an answer: few, since the answers need only be equal.")
     ] = 4,
-    budget: Annotated[int, typer.Option(help="Budget in tokens.")] = 256,
+    budget: Annotated[int, typer.Option(min=1, help="Budget in tokens.")] = 256,
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Run the benchmark twice, once killed, compare the rows, and ask every question alone."""

@@ -40,8 +40,8 @@ def written(tmp_path, text):
         (["ask", "why?", "--config", "no/such.yaml"], ["cannot read no/such.yaml"]),
         (["bench", "no/such.yaml"], ["cannot read no/such.yaml"]),
         (["index", "--config", "no/such.yaml"], ["cannot read no/such.yaml"]),
-        (["bench", "--budget", "0"], ["the command line", "'budget_tokens'"]),
-        (["bench", "--limit", "0"], ["the command line", "'limit'"]),
+        (["ask", " "], ["the question is empty"]),
+        (["ask", "why?", "--language", "ez"], ["unknown language", "Known: en, es, zh"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import ray
 
 from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, ray_cluster
 from corag_ray.batch.preflight import check_cpus
-from corag_ray.batch.row_writer import open_row_writer
+from corag_ray.batch.row_writer import RowWriter, open_row_writer
 from corag_ray.build import build_answerer, build_selector, index_spec, run_fingerprint
 from corag_ray.config import Config
 from corag_ray.datasets.folder import Dataset
@@ -49,18 +50,31 @@ def run_benchmark(
         ConfigError: the plan cannot run on this cluster.
         CoragError: a worker failed.
     """
+    with open_run(config, dataset, run_folder) as writer:
+        run_missing(config, dataset, index_folder, writer, advance)
+        return writer.rows
+
+
+def open_run(config: Config, dataset: Dataset, run_folder: Path) -> AbstractContextManager[RowWriter]:
+    """The run folder's row log, held against other runs."""
+    groups = cut_groups(dataset.questions[: config.limit], config.group_size)
+    ids = {group.number: [question.question_id for question in group.questions] for group in groups}
+    return open_row_writer(run_folder, run_fingerprint(config, dataset), ids)
+
+
+def run_missing(
+    config: Config, dataset: Dataset, index_folder: Path, writer: RowWriter, advance: Advance = lambda done, total: None
+) -> None:
+    """Run the groups that the row log lacks and append them as they are done."""
     questions = dataset.questions[: config.limit]
     groups = cut_groups(questions, config.group_size)
-    fingerprint = run_fingerprint(config, dataset)
-    with open_row_writer(run_folder, fingerprint, group_ids(groups)) as writer:
-        missing = [groups[number] for number in writer.missing_groups]
-        advance(len(writer.rows), len(questions))
-        if missing:
-            spec = index_spec(config, dataset)
-            for group, plans, answers in run_groups(config, index_folder, spec, missing):
-                writer.append(group_rows(config, fingerprint, group, plans, answers))
-                advance(len(writer.rows), len(questions))
-        return writer.rows
+    missing = [groups[number] for number in writer.missing_groups]
+    advance(len(writer.rows), len(questions))
+    if missing:
+        fingerprint = run_fingerprint(config, dataset)
+        for group, batch, answers in run_groups(config, index_folder, index_spec(config, dataset), missing):
+            writer.append(group_rows(config, fingerprint, group, batch, answers))
+            advance(len(writer.rows), len(questions))
 
 
 def group_rows(
@@ -75,11 +89,6 @@ def group_rows(
         make_row(plan, written, fingerprint=fingerprint, position=position, budget_tokens=config.budget_tokens)
         for position, (plan, written) in enumerate(zip(plans, answers, strict=True), start=group.position)
     ]
-
-
-def group_ids(groups: Sequence[Group]) -> dict[int, list[str]]:
-    """The question ids of each group, as the row log wants them."""
-    return {group.number: [question.question_id for question in group.questions] for group in groups}
 
 
 def run_groups(

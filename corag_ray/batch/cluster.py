@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,14 +36,7 @@ def ray_cluster() -> Iterator[float]:
     if ours:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its C++ warnings would tear the progress bar
-        ray.init(
-            address=os.environ.get("RAY_ADDRESS", "local"),
-            include_dashboard=False if "RAY_ADDRESS" not in os.environ else None,
-            num_cpus=None if "RAY_ADDRESS" in os.environ else max(2, os.cpu_count() or 1),
-            runtime_env={"env_vars": OFFLINE | WORKER_THREADS},
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+        _start_ray(os.environ.get("RAY_ADDRESS"))
     ray.data.DataContext.get_current()  # sets up the loggers that the next line quiets
     for name in ("ray.data", "ray.data._internal.execution.streaming_executor", "ray.data._internal.progress"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -58,12 +52,33 @@ def ray_cluster() -> Iterator[float]:
             ray.shutdown()
 
 
+def _start_ray(address: str | None) -> None:
+    try:
+        ray.init(
+            address=address or "local",
+            include_dashboard=None if address else False,
+            num_cpus=None if address else max(2, os.cpu_count() or 1),
+            runtime_env={"env_vars": OFFLINE | WORKER_THREADS},
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+    except Exception as error:  # Ray raises the bare class when its node does not come up in time
+        where = f"no Ray cluster was reached at RAY_ADDRESS={address}" if address else "Ray did not start"
+        raise CoragError(f"{where}: {str(error).strip().splitlines()[0][:200]}") from error
+
+
 def _in_one_sentence(error: BaseException) -> CoragError:
-    """What went wrong in an actor, without Ray's frames: the innermost cause, which is ours if it can be."""
-    cause: BaseException = error
-    while (inner := getattr(cause, "cause", None) or cause.__cause__) is not None:
-        cause = inner
-    if isinstance(cause, CoragError):
-        return cause
-    first_line = str(cause).strip().splitlines()[-1] if str(cause).strip() else "no message"
-    return CoragError(f"a worker failed with {type(cause).__name__}: {first_line}")
+    """What went wrong in an actor, without Ray's frames: our own sentence if there is one, else the innermost cause."""
+    chain = [error]
+    while (inner := getattr(chain[-1], "cause", None) or chain[-1].__cause__) is not None:
+        chain.append(inner)
+    for cause in reversed(chain):
+        if isinstance(cause, CoragError):
+            return cause
+        # An actor that dies in its constructor leaves its error as text alone.
+        if ours := re.search(r"corag_ray\.errors\.\w+: (.+)", str(cause)):
+            return CoragError(ours[1])
+    telling = next((c for c in reversed(chain) if str(c).strip() or not type(c).__module__.startswith("ray")), error)
+    return CoragError(
+        f"a worker failed with {type(telling).__name__}: {(str(telling).strip() or 'no message').splitlines()[-1]}"
+    )

@@ -15,6 +15,8 @@ GENERATOR_FLOP_A_TOKEN = 2 * 134.5e6
 TEMPLATE_TOKENS = 70
 EFFICIENCY = 0.6
 """Of the matrix rate; attention, decoding and everything that is no multiplication take the rest."""
+SELECT_SECONDS = 0.15
+"""A question's retrieval, preparation and search."""
 
 
 def estimate_seconds(config: Config, questions: int, chunks_to_embed: int) -> float:
@@ -26,7 +28,7 @@ def estimate_seconds(config: Config, questions: int, chunks_to_embed: int) -> fl
             context[m.source] + TEMPLATE_TOKENS + config.generation.max_new_tokens for m in config.methods.values()
         )
         flop += questions * tokens * GENERATOR_FLOP_A_TOKEN
-    return START_SECONDS + flop / (_matrix_rate(config.plan.threads) * EFFICIENCY)
+    return START_SECONDS + questions * SELECT_SECONDS + flop / (_matrix_rate(config.plan.threads) * EFFICIENCY)
 
 
 def duration_text(seconds: float) -> str:

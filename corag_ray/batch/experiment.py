@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corag_ray.batch.benchmark import run_benchmark
+from corag_ray.batch.benchmark import open_run, run_missing
 from corag_ray.batch.cluster import Advance
 from corag_ray.batch.estimate import estimate_seconds
-from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.index_job import ensure_index
 from corag_ray.build import default_index_folder, prepare_weights, reranker_traits, run_fingerprint, settle
 from corag_ray.config import Config
@@ -94,16 +93,17 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     }
     fingerprint = run_fingerprint(config, dataset)
     manifest = make_manifest(experiment.name, fingerprint, config.model_dump(mode="json"), **facts)
-    with locked(folder):  # another run that is still writing must not see its manifest replaced
+    with open_run(config, dataset, folder) as writer:  # held to the end: nothing of another run is written in between
         begin_session(folder, manifest)
-    rows = run_benchmark(config, dataset, experiment.index_folder, folder, answering)
-    end_session(folder, manifest)
-    summary = summarise(rows, seed=config.seed)
-    figures = headline(summary) | {"lost": len(questions) - len({row["question_id"] for row in rows})}
-    figures |= {key: facts[key] for key in ("missing_evidence", "coverable_evidence")}
-    (folder / SUMMARY).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    (folder / TABLE).write_text(markdown_table(summary), encoding="utf-8")
-    write_report(folder / REPORT, summary, manifest, rows)
+        run_missing(config, dataset, experiment.index_folder, writer, answering)
+        end_session(folder, manifest)
+        rows = writer.rows
+        summary = summarise(rows, seed=config.seed)
+        figures = headline(summary) | {"lost": len(questions) - len({row["question_id"] for row in rows})}
+        figures |= {key: facts[key] for key in ("missing_evidence", "coverable_evidence")}
+        (folder / SUMMARY).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        (folder / TABLE).write_text(markdown_table(summary), encoding="utf-8")
+        write_report(folder / REPORT, summary, manifest, rows)
     _check_failures(rows, config.max_failed_share, folder)
     return summary, figures
 

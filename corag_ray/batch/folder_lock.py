@@ -26,5 +26,5 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise DataError(f"another run is writing to {folder}: wait for it, or choose another folder.") from error
+            raise DataError(f"another run is writing to {folder}: wait until it is done.") from error
         yield

@@ -37,9 +37,10 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
         ConfigError: the plan cannot run on this cluster.
     """
     spec = index_spec(config, dataset)
+    if _is_there(folder, spec):
+        return False  # without a lock: any number of readers share it
     with locked(folder):
-        if is_finished(folder):
-            check_spec(folder, read_manifest(folder), spec)
+        if _is_there(folder, spec):
             return False
         missing = start_index(folder, dataset.documents, spec, build_tokenizer(config))
         total = len(all_shards(folder))
@@ -48,6 +49,13 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
             _embed(config, folder.resolve(), spec, missing, lambda done: advance(total - len(missing) + done, total))
         finish_index(folder, spec)
     return True
+
+
+def _is_there(folder: Path, spec: IndexSpec) -> bool:
+    if is_finished(folder):
+        check_spec(folder, read_manifest(folder), spec)
+        return True
+    return False
 
 
 def _embed(

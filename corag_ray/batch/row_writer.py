@@ -75,7 +75,8 @@ def _readable_rows(path: Path) -> list[Row]:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
-    return [parse_row(line.decode("utf-8", "replace"), f"{path}:{n}") for n, line in enumerate(lines, start=1)]
+    numbered = enumerate((line.decode("utf-8", "replace") for line in lines), start=1)
+    return [parse_row(line, f"{path}:{number}") for number, line in numbered if line.strip()]
 
 
 def _finished_rows(rows: Sequence[Row], fingerprint: str, groups: Groups, folder: Path) -> list[Row]:

@@ -81,12 +81,10 @@ def _hash(records: Iterable[object]) -> str:
 def _find_folder(name_or_path: str) -> Path:
     if name_or_path == SAMPLE:
         return Path(__file__).parent / SAMPLE
-    path = Path(name_or_path)
-    if path.is_dir():
-        return path
     root = Path(os.environ.get(DATA_VARIABLE, "data"))
-    if (root / name_or_path).is_dir():
-        return root / name_or_path
+    for path in (Path(name_or_path), root / name_or_path):
+        if os.path.isdir(path):  # unlike Path.is_dir, False for a name that no file system takes
+            return path
     known = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
     raise unknown_name(f"data set (looked in '{root}', which {DATA_VARIABLE} sets)", name_or_path, [SAMPLE, *known])
 
@@ -110,7 +108,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     if not isinstance(record, dict):
                         raise DataError(f"{place}: expected a JSON object, found {type(record).__name__}.")
                     yield place, record
-    except (json.JSONDecodeError, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error, RecursionError) as error:
+    except (ValueError, EOFError, OSError, zlib.error, RecursionError) as error:  # ValueError: JSON and UTF-8
         raise DataError(f"{place}: not a line of JSON in UTF-8 ({error}).") from error
 
 
@@ -156,7 +154,7 @@ def _read_corpus(path: Path) -> tuple[tuple[Document, ...], dict[str, _Placed]]:
     placed: dict[str, _Placed] = {}
     for doc_id, rows in by_document.items():
         if all(_PLACE.search(passage_id) for passage_id, _, _ in rows):
-            rows.sort(key=lambda row: int(_PLACE.search(row[0])[1]))  # type: ignore[index]
+            rows.sort(key=lambda row: _place(row[0]))
             documents.append(_rebuild(doc_id, rows, placed))
         elif len(rows) == 1:
             documents.append(_rebuild(doc_id, rows, placed))
@@ -166,6 +164,13 @@ def _read_corpus(path: Path) -> tuple[tuple[Document, ...], dict[str, _Placed]]:
     if twice:
         raise DataError(f"{path}: '{twice[0]}' names two documents, one by its doc_id and one by its passage_id.")
     return tuple(documents), placed
+
+
+def _place(passage_id: str) -> tuple[int, str]:
+    """Sorts ids by the number that they end in, however long it is."""
+    found = _PLACE.search(passage_id)
+    digits = found[1].lstrip("0") if found else ""
+    return len(digits), digits
 
 
 def _rebuild(doc_id: str, rows: list[tuple[str, str, str]], placed: dict[str, _Placed]) -> Document:

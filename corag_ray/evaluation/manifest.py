@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from corag_ray.errors import DataError
+
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
 _PACKAGES = (
@@ -50,8 +52,12 @@ def begin_session(folder: Path, manifest: dict[str, Any]) -> None:
     """
     path = folder / MANIFEST
     if path.exists():
-        earlier = json.loads(path.read_text("utf-8"))
-        manifest["sessions"] = earlier["sessions"] if earlier["fingerprint"] == manifest["fingerprint"] else []
+        try:
+            earlier = json.loads(path.read_text("utf-8"))
+            same = earlier["fingerprint"] == manifest["fingerprint"]
+            manifest["sessions"] = list(earlier["sessions"]) if same else []
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} is damaged: delete it, the rows beside it stay valid.") from error
     manifest["sessions"].append(
         {
             "started": _now(),
@@ -82,7 +88,9 @@ def _now() -> str:
 
 
 def _write(path: Path, manifest: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    scratch = path.with_suffix(".partial")
+    scratch.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    scratch.replace(path)
 
 
 def _commit() -> str | None:

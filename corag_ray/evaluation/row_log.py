@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NoReturn, TypedDict, cast
+from typing import NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from corag_ray.errors import DataError
 
@@ -80,6 +83,9 @@ class Row(TypedDict):
     methods: dict[str, MethodResult]
 
 
+_ROW = TypeAdapter(Row)
+
+
 def read_rows(path: Path) -> list[Row]:
     """The rows of a JSONL row log, in the file's order.
 
@@ -121,7 +127,11 @@ def parse_row(line: str, place: str) -> Row:
         missing += [f"methods.{name}.{key}" for key in MethodResult.__annotations__ if key not in result]
     if missing:
         raise DataError(f"{place}: the row lacks {', '.join(missing)}.")
-    return cast(Row, row)
+    try:
+        return _ROW.validate_python(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{place}: '{'.'.join(map(str, first['loc']))}': {first['msg']}.") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:

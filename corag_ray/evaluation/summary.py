@@ -32,7 +32,7 @@ class MethodSummary:
         is_bound: Whether it is a floor or ceiling (no context, gold passages) and not a method to choose.
         n: Questions it answered.
         failed: Questions of the run without a result of it; in no mean.
-        estimates: By metric name, the names of `rows.METRICS`.
+        estimates: By metric name, the names of `summarise.METRICS`.
         latency_p50_ms: Median of the total latency.
         latency_p95_ms: 95th percentile of the total latency.
         stage_ms: Mean milliseconds by stage; the sum is the mean total, a stage that did not run counting as no time.

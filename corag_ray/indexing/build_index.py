@@ -72,7 +72,7 @@ def start_index(
     try:
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)
         if started.exists():
-            check_spec(folder, json.loads(started.read_text("utf-8")), spec)
+            check_spec(folder, read_json(started), spec)
         else:
             count = write_chunks(folder / CHUNKS, chunk_documents(documents, spec.chunking, tokenizer))
             if count == 0:
@@ -80,7 +80,7 @@ def start_index(
             _write_json(started, asdict(spec))
     except OSError as error:
         raise DataError(f"cannot write the index to {folder}: {error.strerror or error}.") from error
-    return [shard for shard in all_shards(folder) if not shard.path(folder).exists()]
+    return [shard for shard in all_shards(folder) if not _is_readable(shard.path(folder))]
 
 
 def all_shards(folder: Path) -> list[Shard]:
@@ -145,6 +145,30 @@ def check_spec(folder: Path, found: dict[str, object], wanted: IndexSpec) -> Non
             raise DataError(
                 f"the index in {folder} was made with {key} = {found.get(key)!r}, not {value!r}: delete that folder."
             )
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """A manifest's content.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: delete the folder {path.parent}.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged: delete the folder {path.parent}.")
+    return content
+
+
+def _is_readable(shard: Path) -> bool:
+    """Whether a shard is there and whole; one that is not is embedded again."""
+    try:
+        pq.read_metadata(shard)
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def _write_json(path: Path, content: dict[str, object]) -> None:

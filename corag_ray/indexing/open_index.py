@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from corag_ray.indexing.build_index import (
     TOKEN_VECTORS,
     IndexSpec,
     check_spec,
+    read_json,
 )
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.models.index import DenseIndex, HybridIndex
@@ -55,8 +55,12 @@ def open_index(folder: Path, spec: IndexSpec, embedder: Embedder, first_stage: s
     manifest = read_manifest(folder)
     check_spec(folder, manifest, spec)
     store = ChunkStore.open(folder / CHUNKS)
-    stored = _stored_tokens(folder) if manifest["token_vectors"] else None
-    return OpenIndex(store, FIRST_STAGES[first_stage](folder, store, embedder), stored)
+    try:
+        stored = _stored_tokens(folder, len(store)) if manifest["token_vectors"] else None
+        stage = FIRST_STAGES[first_stage](folder, store, embedder)
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
+        raise DataError(f"the index in {folder} is damaged, delete that folder: {str(error)[:200]}") from error
+    return OpenIndex(store, stage, stored)
 
 
 def is_finished(folder: Path) -> bool:
@@ -68,13 +72,14 @@ def read_manifest(folder: Path) -> dict[str, object]:
     """The manifest of a finished index."""
     if not is_finished(folder):
         raise DataError(f"{folder} holds no finished index: build it with `corag index`.")
-    manifest: dict[str, object] = json.loads((folder / MANIFEST).read_text("utf-8"))
-    return manifest
+    return read_json(folder / MANIFEST)
 
 
-def _stored_tokens(folder: Path) -> TokenVectors:
+def _stored_tokens(folder: Path, chunks: int) -> TokenVectors:
     vectors = np.load(folder / TOKEN_VECTORS, mmap_mode="r")
     offsets = np.load(folder / TOKEN_OFFSETS, mmap_mode="r")
+    if len(offsets) != chunks + 1 or offsets[-1] != len(vectors):
+        raise ValueError(f"{TOKEN_VECTORS} does not belong to {CHUNKS}")
 
     def of_rows(rows: Sequence[int]) -> list[FloatArray]:
         return [vectors[offsets[row] : offsets[row + 1]].astype(np.float32) for row in rows]

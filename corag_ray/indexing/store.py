@@ -43,7 +43,9 @@ class ChunkStore:
             with pa.memory_map(str(path)) as source:
                 return cls(pa.ipc.open_file(source).read_all())
         except (OSError, pa.ArrowInvalid, KeyError) as error:
-            raise DataError(f"{path} is not a chunk store: build the index again ({error}).") from error
+            raise DataError(
+                f"{path} is no chunk store that this machine can read: delete the folder {path.parent} ({error})."
+            ) from error
 
     def __len__(self) -> int:
         """Number of chunks."""

@@ -35,8 +35,15 @@ class DenseIndex:
 
     @classmethod
     def load(cls, path: Path, ids: NDArray[np.uint64], embedder: Embedder) -> DenseIndex:
-        """Open a saved index."""
-        return cls(faiss.read_index(str(path)), ids, embedder)
+        """Open a saved index.
+
+        Raises:
+            ValueError: it holds another number of vectors than there are chunks.
+        """
+        index = faiss.read_index(str(path))
+        if index.ntotal != len(ids):
+            raise ValueError(f"{path.name} holds {index.ntotal} vectors for {len(ids)} chunks")
+        return cls(index, ids, embedder)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[tuple[int, float]]]:
         """See `FirstStage`."""

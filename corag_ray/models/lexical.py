@@ -38,6 +38,10 @@ def terms(text: str) -> list[str]:
     return found
 
 
+EMPTY = "empty"
+"""Name of the one file of a saved index without terms."""
+
+
 class LexicalIndex:
     """BM25 (Lucene's variant, k1 1.5, b 0.75) by bm25s; chunks without a query term are not found."""
 
@@ -59,13 +63,15 @@ class LexicalIndex:
     def save(self, folder: Path) -> None:
         """Write arrays and JSON files (nothing pickled)."""
         folder.mkdir(parents=True, exist_ok=True)
-        if self._bm25 is not None:
+        if self._bm25 is None:
+            (folder / EMPTY).touch()
+        else:
             self._bm25.save(folder, allow_pickle=False, show_progress=False)
 
     @classmethod
     def load(cls, folder: Path, ids: NDArray[np.uint64]) -> LexicalIndex:
         """Open a saved index, memory-mapped."""
-        if not any(folder.iterdir()):
+        if (folder / EMPTY).exists():
             return cls(None, ids)
         return cls(bm25s.BM25.load(folder, mmap=True, allow_pickle=False, show_progress=False), ids)
 

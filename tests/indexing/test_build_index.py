@@ -158,7 +158,6 @@ def test_a_finished_index_opens_with_its_counts_and_without_its_shards(finished)
     index = open_index(finished, SPEC, Hashes(), "dense")
     assert len(index.store) == 630
     manifest = read_manifest(finished)
-    assert index.manifest == manifest
     assert {k: manifest[k] for k in ("chunks", "dim", "token_vectors", "windowed_chunks")} == {
         "chunks": 630,
         "dim": DIM,

@@ -97,7 +97,7 @@ def spoil(path, how):
 def test_what_is_no_store_is_refused_in_one_sentence_with_its_path(tmp_path, how):
     path = tmp_path / "chunks.arrow"
     spoil(path, how)
-    with pytest.raises(DataError, match="is not a chunk store: build the index again") as error:
+    with pytest.raises(DataError, match="is no chunk store that this machine can read: delete the folder") as error:
         ChunkStore.open(path)
     assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)

@@ -21,7 +21,7 @@ def cache(tmp_path, monkeypatch):
 
 def packaged(unpack):
     """A package that is surely here, with exactly one file of that name."""
-    return PackagedModel("iniconfig", "METADATA", unpack)
+    return PackagedModel("iniconfig", "METADATA", unpack, checkpoint=("config", "weights"))
 
 
 def copy_in_two(source, target):
