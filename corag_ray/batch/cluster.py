@@ -76,8 +76,9 @@ def _in_one_sentence(error: BaseException) -> CoragError:
         if isinstance(cause, CoragError):
             return cause
         # An actor that dies in its constructor leaves its error as text alone.
-        if ours := re.search(r"corag_ray\.errors\.\w+: (.+)", str(cause)):
-            return CoragError(ours[1])
+        if ours := re.search(r"corag_ray\.errors\.(\w+): (.+)", str(cause)):
+            kinds = {kind.__name__: kind for kind in CoragError.__subclasses__()}
+            return kinds.get(ours[1], CoragError)(ours[2])
     telling = next((c for c in reversed(chain) if str(c).strip() or not type(c).__module__.startswith("ray")), error)
     return CoragError(
         f"a worker failed with {type(telling).__name__}: {(str(telling).strip() or 'no message').splitlines()[-1]}"
