@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
+import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.ranked import RankedFill
 from corag_ray.datasets.folder import Dataset
 from corag_ray.errors import unknown_name
+from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.build_index import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.build_index import IndexSpec
-from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.indexing.open_index import open_index
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
-from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
+from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer
 from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.prompts import PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -32,25 +33,17 @@ GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
 """Model names of the `local` profile."""
 
 
-def _late_interaction(embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
-    from corag_ray.models.reranker import LateInteraction
-
-    return LateInteraction(embedder, index.token_vectors)
-
+RERANKERS: Mapping[str, str] = {"late_interaction": "corag_ray.models.reranker:LateInteraction"}
+"""Rerankers as `module:class`, imported at first use; made with the embedder and the index's token vectors."""
 
 COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "numpy")
-
-
-RERANKERS: Mapping[str, Callable[[Embedder, OpenIndex], Reranker[Any]]] = {"late_interaction": _late_interaction}
+"""Packages whose versions can change a number."""
 
 
 def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     """By reranker of the configuration, what its class declares: tables that speak of order must say who scored."""
-    from corag_ray.models.reranker import LateInteraction
-
-    classes = {"late_interaction": LateInteraction}
-    names = {method.reranker for method in config.methods.values() if method.strategy}
-    return {n: {"order_sensitive": classes[n].order_sensitive, "monotone": classes[n].monotone} for n in sorted(names)}
+    classes = {name: _reranker_class(name) for name in sorted(_rerankers_of(config))}
+    return {n: {"order_sensitive": c.order_sensitive, "monotone": c.monotone} for n, c in classes.items()}
 
 
 def settle(config: Config) -> Config:
@@ -101,11 +94,10 @@ def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipel
     """The first half of the pipeline, over a finished index."""
     embedder = build_embedder(config)
     index = open_index(index_folder, spec, embedder, config.retrieval.kind)
-    names = {method.reranker for method in config.methods.values() if method.strategy}
     return pipeline.Selector(
         store=index.store,
         first_stage=index.first_stage,
-        rerankers={name: RERANKERS[name](embedder, index) for name in names},
+        rerankers={name: _reranker_class(name)(embedder, index.token_vectors) for name in _rerankers_of(config)},
         tokenizer=build_tokenizer(config),
         prompt=PROMPTS[config.generation.prompt],
         methods={name: _method(method) for name, method in config.methods.items()},
@@ -148,7 +140,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
         EMBEDDERS[config.embedder].revision,
         GENERATORS[config.generation.model].revision,
         [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
-        [importlib.metadata.version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
+        [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -177,6 +169,15 @@ def _method(method: Method) -> pipeline.Method:
     else:
         make = functools.partial(RankedFill, params=strategy.params)
     return pipeline.Method(method.source, make, method.reranker)
+
+
+def _rerankers_of(config: Config) -> set[str]:
+    return {method.reranker for method in config.methods.values() if method.strategy}
+
+
+def _reranker_class(name: str) -> Any:
+    module, _, class_name = _look_up("reranker", name, RERANKERS).partition(":")
+    return getattr(importlib.import_module(module), class_name)
 
 
 def _look_up(what: str, name: str, table: Mapping[str, Any]) -> Any:

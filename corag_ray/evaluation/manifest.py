@@ -63,7 +63,7 @@ def begin_session(folder: Path, manifest: dict[str, Any]) -> None:
             "started": _now(),
             "command": _command(),
             "commit": _commit(),
-            "versions": {"python": platform.python_version()} | {p: _version(p) for p in _PACKAGES},
+            "versions": {"python": platform.python_version()} | {p: package_version(p) for p in _PACKAGES},
             "machine": {"processor": _processor(), "cpus": os.cpu_count(), "system": platform.platform()},
         }
     )
@@ -108,7 +108,8 @@ def _commit() -> str | None:
         return None
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """The installed version; None where it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
