@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, ray_cluster
+from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, as_done, ray_cluster
 from corag_ray.batch.preflight import check_cpus
 from corag_ray.batch.row_writer import RowWriter, open_row_writer
 from corag_ray.build import build_answerer, build_selector, index_spec, run_fingerprint
@@ -81,20 +81,20 @@ def group_rows(
     config: Config,
     fingerprint: str,
     group: Group,
-    plans: Sequence[Choices],
+    choices: Sequence[Choices],
     answers: Sequence[Mapping[str, Generation]],
 ) -> list[Row]:
     """The stored rows of a group."""
     return [
-        make_row(plan, written, fingerprint=fingerprint, position=position, budget_tokens=config.budget_tokens)
-        for position, (plan, written) in enumerate(zip(plans, answers, strict=True), start=group.position)
+        make_row(chosen, written, fingerprint=fingerprint, position=position, budget_tokens=config.budget_tokens)
+        for position, (chosen, written) in enumerate(zip(choices, answers, strict=True), start=group.position)
     ]
 
 
 def run_groups(
     config: Config, index_folder: Path, spec: IndexSpec, groups: Sequence[Group]
 ) -> Iterator[tuple[Group, list[Choices], list[dict[str, Generation]]]]:
-    """Each group with its plans and answers, as they are done; groups are spread over the stages' actor pools."""
+    """Each group with its choices and answers, as they are done; groups are spread over the stages' actor pools."""
     plan = config.plan
     stages = {"select": plan.select_actors}
     if config.generation.enabled:
@@ -121,9 +121,10 @@ def run_groups(
                 num_cpus=plan.cpus_an_actor,
                 **ACTOR_OPTIONS,
             )
-        for row in data.iter_rows():
-            plans, answers = pickle.loads(row["payload"])
-            yield by_number[row["number"]], plans, answers
+        for output in as_done(data):
+            for number, payload in zip(output["number"], output["payload"], strict=True):
+                batch, answers = pickle.loads(payload)
+                yield by_number[int(number)], batch, answers
 
 
 class _SelectStage:
@@ -133,8 +134,8 @@ class _SelectStage:
         self._selector = build_selector(config, index_folder, spec)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        plans = self._selector.select(pickle.loads(batch["payload"][0]))
-        return _one_row(batch, (plans, [{} for _ in plans]))
+        choices = self._selector.select(pickle.loads(batch["payload"][0]))
+        return _one_row(batch, (choices, [{} for _ in choices]))
 
 
 class _GenerateStage:
@@ -144,9 +145,9 @@ class _GenerateStage:
         self._answerer = build_answerer(config)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        plans, _ = pickle.loads(batch["payload"][0])
-        answers = self._answerer.answer(plans)
-        return _one_row(batch, (plans, answers))
+        choices, _ = pickle.loads(batch["payload"][0])
+        answers = self._answerer.answer(choices)
+        return _one_row(batch, (choices, answers))
 
 
 def _one_row(batch: dict[str, Any], payload: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -50,6 +51,14 @@ def ray_cluster() -> Iterator[float]:
     finally:
         if ours:
             ray.shutdown()
+
+
+def as_done(data: ray.data.Dataset) -> Iterator[dict[str, Any]]:
+    """The output blocks as columns, each as soon as it is there.
+
+    With prefetching, Ray Data's default, a finished block waits for the next one, and a killed run loses it.
+    """
+    yield from data.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0)
 
 
 def _start_ray(address: str | None) -> None:

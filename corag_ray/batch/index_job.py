@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, ray_cluster
+from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, as_done, ray_cluster
 from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.preflight import check_cpus
 from corag_ray.build import build_embedder, build_tokenizer, index_spec
@@ -73,7 +73,9 @@ def _embed(
             num_cpus=plan.cpus_an_actor,
             **ACTOR_OPTIONS,
         )
-        for done, _ in enumerate(embedded.iter_rows(), start=1):
+        done = 0
+        for output in as_done(embedded):
+            done += len(output["number"])
             advance(done)
 
 
