@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from corag_ray.cli import app
 from corag_ray.config import Config
 from corag_ray.core.policy_tree import PRESETS
+from jobs.publish_results import BEGIN, END, RESULTS, results_text
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -62,6 +63,12 @@ def test_the_file_tree_names_every_module_and_room_that_exists():
     assert [name for name in names if not re.search(rf"(^|\s){re.escape(name)}(/|\s)", tree)] == []
     listed = re.findall(r"^  (\w+)/", tree, flags=re.MULTILINE)
     assert [name for name in listed if not (package / name).is_dir()] == []
+
+
+def test_the_results_are_those_of_the_published_runs():
+    shown = README.partition(BEGIN)[2].partition(END)[0]
+    assert shown == "\n" + results_text(ROOT / RESULTS)
+    assert "| method |" in shown
 
 
 def test_every_preset_is_in_the_table():
