@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from corag_ray.batch.benchmark import cut_groups, group_rows, open_run, run_benchmark
+from corag_ray.batch.benchmark import group_rows, groups_of, open_run, run_benchmark
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_job import ensure_index
 from corag_ray.build import (
@@ -68,11 +68,10 @@ def main(
 
 def _in_one_process(config: Config, dataset: Dataset, index_folder: Path, run_folder: Path) -> list[Row]:
     """The same groups, rows and row log, without Ray."""
-    groups = cut_groups(dataset.questions[: config.limit], config.group_size)
     fingerprint = run_fingerprint(config, dataset)
     selector = build_selector(config, index_folder, index_spec(config, dataset))
     with open_run(config, dataset, run_folder) as writer:
-        for group in groups:
+        for group in groups_of(config, dataset):
             plans = selector.select(group.questions)
             writer.append(group_rows(config, fingerprint, group, plans, [{} for _ in plans]))
         return writer.rows

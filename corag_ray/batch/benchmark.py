@@ -40,6 +40,11 @@ def cut_groups(questions: Sequence[Question], group_size: int) -> list[Group]:
     return [Group(n, start, tuple(questions[start : start + group_size])) for n, start in enumerate(starts)]
 
 
+def groups_of(config: Config, dataset: Dataset) -> list[Group]:
+    """The groups of a run: its questions up to the limit."""
+    return cut_groups(dataset.questions[: config.limit], config.group_size)
+
+
 def run_benchmark(
     config: Config, dataset: Dataset, index_folder: Path, run_folder: Path, advance: Advance = lambda done, total: None
 ) -> list[Row]:
@@ -57,7 +62,7 @@ def run_benchmark(
 
 def open_run(config: Config, dataset: Dataset, run_folder: Path) -> AbstractContextManager[RowWriter]:
     """The run folder's row log, held against other runs."""
-    groups = cut_groups(dataset.questions[: config.limit], config.group_size)
+    groups = groups_of(config, dataset)
     ids = {group.number: [question.question_id for question in group.questions] for group in groups}
     return open_row_writer(run_folder, run_fingerprint(config, dataset), ids)
 
@@ -66,15 +71,15 @@ def run_missing(
     config: Config, dataset: Dataset, index_folder: Path, writer: RowWriter, advance: Advance = lambda done, total: None
 ) -> None:
     """Run the groups that the row log lacks and append them as they are done."""
-    questions = dataset.questions[: config.limit]
-    groups = cut_groups(questions, config.group_size)
+    groups = groups_of(config, dataset)
+    total = sum(len(group.questions) for group in groups)
     missing = [groups[number] for number in writer.missing_groups]
-    advance(len(writer.rows), len(questions))
+    advance(len(writer.rows), total)
     if missing:
         fingerprint = run_fingerprint(config, dataset)
         for group, batch, answers in run_groups(config, index_folder, index_spec(config, dataset), missing):
             writer.append(group_rows(config, fingerprint, group, batch, answers))
-            advance(len(writer.rows), len(questions))
+            advance(len(writer.rows), total)
 
 
 def group_rows(
