@@ -1,4 +1,4 @@
-"""A chat model by transformers: greedy, batched by length, and its tokenizer alone for counting."""
+"""A chat model by transformers: greedy, in batches, and its tokenizer alone for counting."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, Cache, PreTrainedTokenizerFast, StaticLayer
 
 from corag_ray.models import grouped_attention
+from corag_ray.models.prefix_forward import Reading, read
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Generation
 
-BATCH_TOKENS = 32768
-"""Padded prompt tokens a batch, at most: bounds memory (their keys and values take 1.5 GB in float32)."""
-BATCH_PROMPTS = 48
-BATCH_PADDING = 2000
-"""Padding tokens a batch, at most: reading more costs what decoding one more batch of 48 tokens does (two cores)."""
+READ_TOKENS = 32768
+"""Prompt tokens read at once, at most: bounds memory (their keys and values take 1.5 GB in float32)."""
+DECODE_TOKENS = 32768
+"""Padded tokens of a decoding batch, at most, the new ones included."""
+DECODE_PROMPTS = 48
 
 
 class ChatTokenizer:
@@ -59,7 +60,7 @@ class ChatTokenizer:
 
 
 class TransformersGenerator:
-    """Greedy decoding of a causal language model."""
+    """Greedy decoding of a causal language model; what the prompts of a call share is read once."""
 
     def __init__(self, folder: Path, tokenizer: ChatTokenizer, compute: Compute) -> None:
         """Load the weights from a transformers folder."""
@@ -72,51 +73,71 @@ class TransformersGenerator:
             attn_implementation=grouped_attention.register(),
             local_files_only=True,
         ).eval()
+        self._end = int(self._model.generation_config.eos_token_id)
 
     def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation]:
         """Greedy answers in the order of the prompts."""
         encoded = self._tokenizer.encode_prompts(prompts)
-        answers: dict[int, Generation] = {}
-        for members in _batches([len(ids) for ids in encoded]):
-            answers |= self._generate_batch(members, encoded, max_new_tokens)
-        return [answers[i] for i in range(len(prompts))]
+        answers: list[Generation] = []
+        for portion in _portions(encoded):
+            reading = read(self._model, portion, keep=True)
+            new: dict[int, list[int]] = {}
+            for members in _decode_batches([len(ids) + max_new_tokens for ids in portion]):
+                new |= zip(members, self._decode(reading, members, max_new_tokens), strict=True)
+            answers += [self._finish(len(ids), new[i]) for i, ids in enumerate(portion)]
+        return answers
 
-    def _generate_batch(
-        self, members: Sequence[int], encoded: Sequence[list[int]], max_new_tokens: int
-    ) -> dict[int, Generation]:
-        end = self._model.generation_config.eos_token_id
-        longest = max(len(encoded[i]) for i in members)
-        ids = torch.full((len(members), longest), end, dtype=torch.long)
-        mask = torch.zeros((len(members), longest), dtype=torch.long)
-        for row, i in enumerate(members):
-            ids[row, longest - len(encoded[i]) :] = torch.tensor(encoded[i])
-            mask[row, longest - len(encoded[i]) :] = 1
+    def _decode(self, reading: Reading, members: Sequence[int], max_new_tokens: int) -> list[list[int]]:
+        """The most likely tokens, one after another, until all members have ended."""
+        past, mask = reading.past(members)
+        read_tokens = mask.shape[1]
+        cache = Cache(layers=[StaticLayer(read_tokens + max_new_tokens) for _ in past])
         with torch.inference_mode():
-            output = self._model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                do_sample=False,
-                max_new_tokens=max_new_tokens,
-                pad_token_id=end,
-                cache_implementation="static",  # a growing cache is copied whole at every step
-                disable_compile=True,
-            )
-        return {i: self._finish(len(encoded[i]), output[row, longest:].tolist(), end) for row, i in enumerate(members)}
+            for layer, (keys, values) in enumerate(past):
+                cache.update(keys, values, layer)
+            del past
+            positions = mask.sum(dim=1)
+            mask = torch.nn.functional.pad(mask, (0, max_new_tokens), value=1)
+            states = torch.stack([reading.tail(i, 1)[0] for i in members])
+            new: list[torch.Tensor] = []
+            ended = torch.zeros(len(members), dtype=torch.bool)
+            while True:
+                new.append(self._model.get_output_embeddings()(states).argmax(dim=-1))
+                ended |= new[-1] == self._end
+                if len(new) == max_new_tokens or bool(ended.all()):
+                    return torch.stack(new, dim=1).tolist()
+                output = self._model.base_model(
+                    input_ids=new[-1][:, None],
+                    attention_mask=mask,
+                    position_ids=(positions + len(new) - 1)[:, None],
+                    past_key_values=cache,
+                )
+                states = output.last_hidden_state[:, -1]
 
-    def _finish(self, prompt_tokens: int, new_ids: list[int], end: int) -> Generation:
-        stopped = end in new_ids
-        kept = new_ids[: new_ids.index(end)] if stopped else new_ids
+    def _finish(self, prompt_tokens: int, new_ids: list[int]) -> Generation:
+        stopped = self._end in new_ids
+        kept = new_ids[: new_ids.index(self._end)] if stopped else new_ids
         text = self._tokenizer.decode(kept)
         return Generation(text, prompt_tokens, len(kept), "stop" if stopped else "length")
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Prompt numbers, shortest first, in batches bounded in prompts, in padded tokens and in padding."""
+def _portions(encoded: Sequence[list[int]]) -> Iterator[list[list[int]]]:
+    """The prompts in their order (those of one question stand together), in portions bounded in tokens."""
+    portion: list[list[int]] = []
+    for ids in encoded:
+        if portion and sum(map(len, portion)) + len(ids) > READ_TOKENS:
+            yield portion
+            portion = []
+        portion.append(ids)
+    if portion:
+        yield portion
+
+
+def _decode_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Prompt numbers, shortest first, in batches bounded in prompts and in padded tokens."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
-        padded = lengths[i] * (len(batch) + 1)
-        padding = padded - lengths[i] - sum(lengths[j] for j in batch)
-        if batch and (len(batch) == BATCH_PROMPTS or padded > BATCH_TOKENS or padding > BATCH_PADDING):
+        if batch and (len(batch) == DECODE_PROMPTS or lengths[i] * (len(batch) + 1) > DECODE_TOKENS):
             yield batch
             batch = []
         batch.append(i)

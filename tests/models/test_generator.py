@@ -155,3 +155,20 @@ def test_offsets_are_one_a_token_inside_the_text_and_never_decrease(chat_tokeniz
 def test_offsets_are_the_characters_where_tokens_start(chat_tokenizer):
     assert chat_tokenizer.offsets(["the cat is", "12"]) == [[0, 3, 7], [0, 1]]  # a blank goes with its word; digits
     assert chat_tokenizer.offsets(["\x16a"]) == [[1]]  # the vocabulary lacks some control characters: no token
+
+
+def test_prompts_that_share_their_beginning_give_the_greedy_tokens_of_each_alone(generator, plain):
+    head = "Information: The Eiffel Tower stands in Paris, is 330 metres high and was opened in 1889 by Eiffel. "
+    prompts = [head + "How high is it?", head + "It is made of iron. What is it made of?", head + "When was it opened?"]
+    assert generator.generate(prompts, NEW_TOKENS) == [greedy(plain, prompt) for prompt in prompts]
+
+
+def test_prompts_are_read_in_portions_of_bounded_tokens_in_their_order_and_decoded_by_length(monkeypatch):
+    from corag_ray.models import generator as module
+
+    monkeypatch.setattr(module, "READ_TOKENS", 10)
+    monkeypatch.setattr(module, "DECODE_TOKENS", 11)
+    monkeypatch.setattr(module, "DECODE_PROMPTS", 2)
+    prompts = [[0] * n for n in (4, 6, 1, 12, 3)]
+    assert [[len(p) for p in portion] for portion in module._portions(prompts)] == [[4, 6], [1], [12], [3]]
+    assert list(module._decode_batches([4, 6, 1, 12, 3])) == [[2, 4], [0], [1], [3]]
