@@ -19,7 +19,7 @@ def test_nothing_to_do_takes_the_start_alone():
 def test_embedding_is_chunks_times_their_size():
     config = Config.model_validate({"chunking": {"size_tokens": 100}})
     # 3 chunks of 100 tokens at 2 x 10.7e6, on 1e9 a second used to 60 %
-    assert estimate_seconds(config, 0, 3) - START_SECONDS == pytest.approx(3 * 100 * 21.4e6 / 0.6e9)
+    assert estimate_seconds(config, 0, 3) - START_SECONDS == pytest.approx(3 * 100 * 21.4e6 / 0.9e9)
 
 
 def test_generation_counts_each_methods_prompt_and_answer_and_nothing_when_switched_off():
@@ -28,7 +28,7 @@ def test_generation_counts_each_methods_prompt_and_answer_and_nothing_when_switc
     off = Config.model_validate({**methods, "generation": {"enabled": False}})
     # 5 questions x 2 methods x (70 of the template + 30)
     selecting = START_SECONDS + 5 * SELECT_SECONDS
-    assert estimate_seconds(on, 5, 0) - selecting == pytest.approx(5 * 2 * 100 * 269e6 / 0.6e9)
+    assert estimate_seconds(on, 5, 0) - selecting == pytest.approx(5 * 2 * 100 * 269e6 / 0.9e9)
     assert estimate_seconds(off, 5, 0) == selecting
 
 
