@@ -103,9 +103,11 @@ class Reading:
         return _gather(self.segments, self.states, [self.last[i] for i in sequences])
 
 
-def read(model: PreTrainedModel, sequences: Sequence[Sequence[int]], *, keep: bool) -> Reading:
+def read(
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]], *, keep: bool, min_shared: int = MIN_SHARED
+) -> Reading:
     """Compute every segment of the sequences' prefix tree, level by level; `keep` the states of whole sequences."""
-    segments, last = prefix_tree(sequences)
+    segments, last = prefix_tree(sequences, min_shared)
     children = [0] * len(segments)
     level = [0] * len(segments)
     for number, segment in enumerate(segments):

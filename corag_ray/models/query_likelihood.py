@@ -1,0 +1,102 @@
+"""Query likelihood by a language model (Sachan et al., UPR, EMNLP 2022): how well the context predicts the question."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM
+
+from corag_ray.models import grouped_attention
+from corag_ray.models.prefix_forward import MIN_SHARED, read
+from corag_ray.models.torch_setup import Compute
+from corag_ray.types import Chunk, Combination, Score
+
+HEAD = "Passage:"
+INSTRUCTION = "\nPlease write a question based on this passage.\nQuestion:"
+"""The published template, with line ends; the question follows and is what the likelihood is taken of."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLikelihood:
+    """Token ids: of each candidate (a line of the passage), and of the question."""
+
+    chunks: tuple[tuple[int, ...], ...]
+    question: tuple[int, ...]
+
+
+class QueryLikelihood:
+    """The mean log probability of the question's tokens after the combination's chunks, in their order.
+
+    `raw` is in nats a token, at most 0; `calibrated` is the probability, exp(raw). Order matters, and more chunks can
+    lower the score. What the combinations of a query share at their beginning is computed once inside a call.
+    A combination that does not fit the model's window together with the question scores NaN: it cannot be valued.
+    """
+
+    name = "query_likelihood"
+    order_sensitive = True
+    monotone = False
+
+    def __init__(self, folder: Path, compute: Compute, min_shared: int = MIN_SHARED) -> None:
+        """Load a causal language model from a transformers folder.
+
+        `min_shared` is the number of tokens from which on a common beginning is computed once.
+        """
+        compute.apply()
+        self._min_shared = min_shared
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=getattr(torch, compute.dtype),
+            attn_implementation=grouped_attention.register(),
+            local_files_only=True,
+        ).eval()
+        self._window = int(self._model.config.max_position_embeddings)
+        self._head, self._instruction = self._ids(HEAD), self._ids(INSTRUCTION)
+        self.tokens_asked = self.tokens_computed = 0
+        """Tokens of all combinations scored so far, and how many of them went through the model."""
+
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedLikelihood:
+        """Tokenise the question and the candidates; a blank question has one token, the blank."""
+        return PreparedLikelihood(tuple(self._ids(f"\n{chunk.text}") for chunk in candidates), self._ids(f" {query}"))
+
+    def score(self, pairs: Sequence[tuple[PreparedLikelihood, Combination]]) -> list[Score]:
+        """One score a pair, in order; the empty combination's is the question's likelihood without a passage."""
+        raw = [math.nan] * len(pairs)
+        queries: dict[int, list[int]] = defaultdict(list)
+        for i, (prepared, _) in enumerate(pairs):
+            queries[id(prepared)].append(i)
+        for members in queries.values():
+            prepared = pairs[members[0]][0]
+            sequences = {i: self._sequence(prepared, pairs[i][1]) for i in members}
+            fitting = [i for i in members if len(sequences[i]) <= self._window]
+            found = self._log_likelihoods([sequences[i] for i in fitting], prepared.question)
+            for i, value in zip(fitting, found, strict=True):
+                raw[i] = value
+        return [Score(value, math.exp(value)) for value in raw]
+
+    def _sequence(self, prepared: PreparedLikelihood, combination: Combination) -> list[int]:
+        context = [token for number in combination for token in prepared.chunks[number]]
+        return [*self._head, *context, *self._instruction, *prepared.question]
+
+    def _log_likelihoods(self, sequences: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
+        """Mean log probability of the question's tokens at the end of each sequence."""
+        reading = read(self._model, sequences, keep=False, min_shared=self._min_shared)
+        self.tokens_asked += sum(map(len, sequences))
+        self.tokens_computed += reading.tokens
+        target = torch.tensor(question)[:, None]
+        values: list[float] = []
+        with torch.inference_mode():
+            for i in range(len(sequences)):
+                before = reading.tail(i, len(question) + 1)[:-1]  # the state before a token predicts it
+                logits = self._model.get_output_embeddings()(before).float()
+                values.append(float(logits.log_softmax(dim=-1).gather(1, target).mean()))
+        return values
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
