@@ -15,6 +15,8 @@ GENERATOR_FLOP_A_TOKEN = 2 * 134.5e6
 TEMPLATE_TOKENS = 70
 EFFICIENCY = 0.9
 """Of the matrix rate: attention and decoding lose more than this, and prompts that share a beginning win some back."""
+READING_EFFICIENCY = 0.8
+"""Of the matrix rate, when nothing is decoded and nothing is shared."""
 SELECT_SECONDS = 0.15
 """A question's retrieval, preparation and search."""
 
@@ -29,6 +31,11 @@ def estimate_seconds(config: Config, questions: int, chunks_to_embed: int) -> fl
         )
         flop += questions * tokens * GENERATOR_FLOP_A_TOKEN
     return START_SECONDS + questions * SELECT_SECONDS + flop / (_matrix_rate(config.plan.threads) * EFFICIENCY)
+
+
+def generator_seconds(tokens: int, threads: int) -> float:
+    """Seconds that the generator takes to read so many tokens, each by itself."""
+    return tokens * GENERATOR_FLOP_A_TOKEN / (_matrix_rate(threads) * READING_EFFICIENCY)
 
 
 def duration_text(seconds: float) -> str:

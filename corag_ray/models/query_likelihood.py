@@ -57,7 +57,7 @@ class QueryLikelihood:
             local_files_only=True,
         ).eval()
         self._window = int(self._model.config.max_position_embeddings)
-        self._head, self._instruction = self._ids(HEAD), self._ids(INSTRUCTION)
+        self.head, self._instruction = self._ids(HEAD), self._ids(INSTRUCTION)
         self.tokens_asked = self.tokens_computed = 0
         """Tokens of all combinations scored so far, and how many of them went through the model."""
 
@@ -73,16 +73,17 @@ class QueryLikelihood:
             queries[id(prepared)].append(i)
         for members in queries.values():
             prepared = pairs[members[0]][0]
-            sequences = {i: self._sequence(prepared, pairs[i][1]) for i in members}
+            sequences = {i: self.sequence(prepared, pairs[i][1]) for i in members}
             fitting = [i for i in members if len(sequences[i]) <= self._window]
             found = self._log_likelihoods([sequences[i] for i in fitting], prepared.question)
             for i, value in zip(fitting, found, strict=True):
                 raw[i] = value
         return [Score(value, math.exp(value)) for value in raw]
 
-    def _sequence(self, prepared: PreparedLikelihood, combination: Combination) -> list[int]:
+    def sequence(self, prepared: PreparedLikelihood, combination: Combination) -> list[int]:
+        """The token ids that are read for a combination: head, chunks, instruction, question."""
         context = [token for number in combination for token in prepared.chunks[number]]
-        return [*self._head, *context, *self._instruction, *prepared.question]
+        return [*self.head, *context, *self._instruction, *prepared.question]
 
     def _log_likelihoods(self, sequences: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
         """Mean log probability of the question's tokens at the end of each sequence."""

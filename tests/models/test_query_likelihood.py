@@ -41,7 +41,7 @@ def by_hand(combination):
     model = AutoModelForCausalLM.from_pretrained(SMOLLM2.folder(), dtype=torch.float32).eval()
     pieces = [HEAD, *(f"\n{TEXTS[n]}" for n in combination), INSTRUCTION, f" {QUESTION}"]
     encoded = [tokenizer(piece, add_special_tokens=False)["input_ids"] for piece in pieces]
-    ids = torch.tensor([sum(encoded, [])])
+    ids = torch.tensor([[token for ids in encoded for token in ids]])
     with torch.inference_mode():
         chances = model(ids).logits[0].log_softmax(dim=-1)
     first = ids.shape[1] - len(encoded[-1])
@@ -83,7 +83,7 @@ def test_in_company_alone_and_unshared_scores_are_equal(reranker, scores):
 
 def test_a_combination_longer_than_the_window_has_no_score_and_spoils_no_other(reranker, monkeypatch, scores):
     prepared = reranker.prepare(QUESTION, CHUNKS, [])
-    monkeypatch.setattr(reranker, "_window", len(reranker._sequence(prepared, (0,))))
+    monkeypatch.setattr(reranker, "_window", len(reranker.sequence(prepared, (0,))))
     long, fitting = reranker.score([(prepared, (0, 2)), (prepared, (0,))])
     assert math.isnan(long.raw)
     assert fitting.raw == pytest.approx(scores[0,].raw, abs=1e-5)
