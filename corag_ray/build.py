@@ -7,14 +7,19 @@ import functools
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from corag_ray import pipeline
-from corag_ray.config import Config, Method, PolicyTreeStrategy
+from corag_ray.config import Config, Method
+from corag_ray.core.beam import BeamSearch
+from corag_ray.core.diverse import DiverseFill
+from corag_ray.core.exhaustive import ExhaustiveSearch
 from corag_ray.core.policy_tree import PolicyTreeSearch
+from corag_ray.core.random_fill import RandomFill
 from corag_ray.core.ranked import RankedFill
+from corag_ray.core.strategy import Strategy
 from corag_ray.datasets.folder import Dataset
 from corag_ray.errors import unknown_name
 from corag_ray.evaluation.manifest import package_version
@@ -35,6 +40,19 @@ GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
 
 RERANKERS: Mapping[str, str] = {"late_interaction": "corag_ray.models.reranker:LateInteraction"}
 """Rerankers as `module:class`, imported at first use; made with the embedder and the index's token vectors."""
+
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "ranked": RankedFill,
+    "policy_tree": PolicyTreeSearch,
+    "exhaustive": ExhaustiveSearch,
+    "greedy": BeamSearch,
+    "beam": BeamSearch,
+    "mmr": DiverseFill,
+    "coverage": DiverseFill,
+    "similarity_penalty": DiverseFill,
+    "random": RandomFill,
+}
+"""Strategies by the kind that a configuration names."""
 
 COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "numpy")
 """Packages whose versions can change a number."""
@@ -97,6 +115,7 @@ def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipel
     return pipeline.Selector(
         store=index.store,
         first_stage=index.first_stage,
+        vectors=index.dense.vectors,
         rerankers={name: _reranker_class(name)(embedder, index.token_vectors) for name in _rerankers_of(config)},
         tokenizer=build_tokenizer(config),
         prompt=PROMPTS[config.generation.prompt],
@@ -163,12 +182,9 @@ def _method(method: Method) -> pipeline.Method:
     strategy = method.strategy
     if strategy is None:
         return pipeline.Method(method.source)
-    make: pipeline.NewStrategy
-    if isinstance(strategy, PolicyTreeStrategy):
-        make = functools.partial(PolicyTreeSearch, params=strategy.params)
-    else:
-        make = functools.partial(RankedFill, params=strategy.params)
-    return pipeline.Method(method.source, make, method.reranker)
+    search = STRATEGIES[strategy.kind]
+    make = functools.partial(search, params=strategy.params)
+    return pipeline.Method(method.source, make, method.reranker, method.order, search is DiverseFill)
 
 
 def _rerankers_of(config: Config) -> set[str]:

@@ -6,17 +6,20 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from corag_ray.core.beam import BeamParams
+from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
+from corag_ray.core.exhaustive import ExhaustiveParams
+from corag_ray.core.orders import Order
 from corag_ray.core.policy_tree import PRESETS, SearchParams
+from corag_ray.core.random_fill import RandomParams
 from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import ConfigError, CoragError, unknown_name
 from corag_ray.indexing.chunking import Chunking
-
-_SEARCH_PARAMS = TypeAdapter(SearchParams)
 
 
 class Section(BaseModel):
@@ -32,11 +35,33 @@ class Retrieval(Section):
     num_candidates: int = Field(60, ge=1, le=1000, strict=True)
 
 
-class RankedStrategy(Section):
-    """NaiveRAG: the best singles until the budget is full."""
+class PlainStrategy(Section):
+    """Any strategy but CORAG's own: its defaults, with single parameters changed if wanted."""
 
-    kind: Literal["ranked"]
-    params: RankedParams = RankedParams()
+    kind: Literal["ranked", "exhaustive", "greedy", "beam", "mmr", "coverage", "similarity_penalty", "random"]
+    changes: Mapping[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> PlainStrategy:
+        _ = self.params
+        return self
+
+    @property
+    def params(self) -> Any:
+        """The parameters of its kind, in `DEFAULT_PARAMS`, with its changes."""
+        return _changed(DEFAULT_PARAMS[self.kind], self.changes)
+
+
+DEFAULT_PARAMS: Mapping[str, Any] = {
+    "ranked": RankedParams(),
+    "exhaustive": ExhaustiveParams(),
+    "greedy": BeamParams(width=1),
+    "beam": BeamParams(),
+    "mmr": MmrParams(),
+    "coverage": CoverageParams(),
+    "similarity_penalty": SimilarityPenaltyParams(),
+    "random": RandomParams(),
+}
 
 
 class PolicyTreeStrategy(Section):
@@ -56,27 +81,36 @@ class PolicyTreeStrategy(Section):
         """The preset with its changes."""
         if self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
-        known = {field.name for field in dataclasses.fields(SearchParams)}
-        for name in self.changes:
-            if name not in known:
-                raise unknown_name("search parameter", name, known)
-        try:
-            return _SEARCH_PARAMS.validate_python(dataclasses.asdict(PRESETS[self.preset]) | {**self.changes})
-        except ValidationError as error:
-            raise ConfigError(f"search parameter {_first_problem(error)}") from error
+        return _changed(PRESETS[self.preset], self.changes)
+
+
+_Params = TypeVar("_Params")
+
+
+def _changed(defaults: _Params, changes: Mapping[str, Any]) -> _Params:
+    """A frozen dataclass of parameters with some of them changed, checked as text from outside."""
+    values = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(cast(Any, defaults))}
+    for name in changes:
+        if name not in values:
+            raise unknown_name("search parameter", name, values)
+    try:
+        return TypeAdapter(type(defaults)).validate_python(values | {**changes})
+    except ValidationError as error:
+        raise ConfigError(f"search parameter {_first_problem(error)}") from error
 
 
 MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
 """Letters, digits, blank, and . + - _: a name stands in tables, pages and keys."""
-Strategy = Annotated[RankedStrategy | PolicyTreeStrategy, Field(discriminator="kind")]
+Strategy = Annotated[PlainStrategy | PolicyTreeStrategy, Field(discriminator="kind")]
 
 
 class Method(Section):
-    """A candidate source and, for retrieved candidates, a strategy and the reranker it asks."""
+    """A candidate source; for retrieved candidates also a strategy, the reranker it asks and the answer's order."""
 
     source: Literal["retrieval", "gold", "none"] = "retrieval"
     strategy: Strategy | None = None
     reranker: str = "late_interaction"
+    order: Order = "chosen"
 
     @model_validator(mode="after")
     def _complete(self) -> Method:
@@ -87,7 +121,7 @@ class Method(Section):
 
 def _default_methods() -> dict[str, Method]:
     return {
-        "naive_rag": Method(strategy=RankedStrategy(kind="ranked")),
+        "naive_rag": Method(strategy=PlainStrategy(kind="ranked")),
         "corag": Method(strategy=PolicyTreeStrategy(kind="policy_tree", preset="report")),
         "no_context": Method(source="none"),
         "gold_passages": Method(source="gold"),
@@ -174,7 +208,7 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
 def _known_keys() -> set[str]:
     """Every key of the schema, at any level."""
     sections: list[type[BaseModel]] = [Config, *Section.__subclasses__()]
-    embedded = [SearchParams, RankedParams, Chunking]
+    embedded = [SearchParams, Chunking, *(type(params) for params in DEFAULT_PARAMS.values())]
     return {key for section in sections for key in section.model_fields} | {
         field.name for section in embedded for field in dataclasses.fields(section)
     }

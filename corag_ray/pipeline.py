@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from corag_ray.core.drive import drive_lockstep
+from corag_ray.core.orders import Order, in_order
 from corag_ray.core.strategy import Candidates, Strategy
 from corag_ray.errors import RowError
 from corag_ray.indexing.chunking import COST_NUMBER
 from corag_ray.indexing.store import ChunkStore
-from corag_ray.models.protocols import FirstStage, Generator, PromptTokenizer, Reranker
+from corag_ray.models.protocols import FirstStage, FloatArray, Generator, PromptTokenizer, Reranker
 from corag_ray.prompts import Prompt, numbered_passage
 from corag_ray.scoring import ScoringContext, score_pairs
 from corag_ray.types import Chunk, Generation, Question
@@ -24,15 +24,22 @@ Source = Literal["retrieval", "gold", "none"]
 
 NewStrategy = Callable[[Candidates, int], Strategy]
 """From candidates and a budget in tokens to a fresh search."""
+StoredVectors = Callable[[Sequence[int]], FloatArray]
+"""From rows of the chunk store to their unit vectors, [rows, dim]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A candidate source; for retrieved candidates also a strategy and the reranker it asks."""
+    """A candidate source; for retrieved candidates also a strategy, the reranker it asks, and the order of the answer.
+
+    `needs_similarity`: the strategy reads `Candidates.similarity`, which is left out otherwise.
+    """
 
     source: Source
     new_strategy: NewStrategy | None = None
     reranker: str | None = None
+    order: Order = "chosen"
+    needs_similarity: bool = False
 
 
 @dataclass(slots=True)
@@ -73,6 +80,8 @@ class _Search:
 
     choice: Choice
     chunks: Sequence[Chunk]
+    candidates: Candidates
+    order: Order
     strategy: Strategy
     scored: ScoringContext
 
@@ -85,6 +94,7 @@ class Selector:
         *,
         store: ChunkStore,
         first_stage: FirstStage,
+        vectors: StoredVectors,
         rerankers: Mapping[str, Reranker[Any]],
         tokenizer: PromptTokenizer,
         prompt: Prompt,
@@ -96,6 +106,7 @@ class Selector:
         """`max_new_tokens` is kept free in the generator's window for the answer."""
         self._store = store
         self._first_stage = first_stage
+        self._vectors = vectors
         self._rerankers = rerankers
         self._tokenizer = tokenizer
         self._prompt = prompt
@@ -169,29 +180,32 @@ class Selector:
     def _configure(self, choices: Choices, hits: Sequence[tuple[int, float]]) -> list[_Search]:
         """One search a method over retrieved candidates; each reranker prepares the query once, for all its methods."""
         documents: dict[str, int] = {}
+        rows = [row for row, _ in hits]
+        similar = any(method.needs_similarity for method in self._methods.values())
         candidates = Candidates(
             costs=tuple(chunk.cost + self._extra_cost for chunk in choices.candidates),
             priors=tuple(score for _, score in hits),
             documents=tuple(documents.setdefault(chunk.doc_id, len(documents)) for chunk in choices.candidates),
             positions=tuple(chunk.position for chunk in choices.candidates),
+            similarity=_cosines(self._vectors(rows)) if similar else (),
         )
         searches: list[_Search] = []
         prepared: dict[str, tuple[Any, float]] = {}
         for name, method in self._methods.items():
             if method.new_strategy is None or method.reranker is None:
                 continue
+            reranker = self._rerankers[method.reranker]
             if method.reranker not in prepared:
                 started = time.perf_counter()
-                value = self._rerankers[method.reranker].prepare(
-                    choices.question.text, choices.candidates, [row for row, _ in hits]
-                )
+                value = reranker.prepare(choices.question.text, choices.candidates, rows)
                 prepared[method.reranker] = value, _ms_since(started)
             value, milliseconds = prepared[method.reranker]
             choice = choices.methods[name]
             choice.latency_ms["prepare"] = milliseconds
-            strategy = method.new_strategy(candidates, choice.effective_budget_tokens)
+            seen = replace(candidates, order_matters=reranker.order_sensitive)
+            strategy = method.new_strategy(seen, choice.effective_budget_tokens)
             scored = ScoringContext(method.reranker, value, strategy.reading)
-            searches.append(_Search(choice, choices.candidates, strategy, scored))
+            searches.append(_Search(choice, choices.candidates, seen, method.order, strategy, scored))
         return searches
 
     def _search(self, searches: Sequence[_Search]) -> None:
@@ -209,7 +223,7 @@ class Selector:
             choice.pairs, choice.latency_ms["search"] = asked, asked * per_pair
             if (best := search.strategy.best()) is not None:
                 combination, choice.score = best
-                choice.selection = [search.chunks[i] for i in combination]
+                choice.selection = [search.chunks[i] for i in in_order(search.order, combination, search.candidates)]
             if not choice.selection:
                 costs = [chunk.cost + self._extra_cost for chunk in search.chunks]
                 choice.notes.append(_why_nothing(costs, choice.effective_budget_tokens))
@@ -260,24 +274,33 @@ class Answerer:
         self._max_new_tokens = max_new_tokens
 
     def answer(self, batch: Sequence[Choices]) -> list[dict[str, Generation]]:
-        """For each question the answers by method, `{}` where it carries an error; adds the `generate` latency."""
-        wanted: dict[str, list[Choice]] = defaultdict(list)
-        for choices in batch:
-            if choices.error is None:
-                for choice in choices.methods.values():
-                    wanted[choice.prompt].append(choice)
+        """For each question the answers by method, `{}` where it carries an error; adds the `generate` latency.
+
+        A prompt that the generator cannot answer is an error of its question.
+        """
+        sound = [choices for choices in batch if choices.error is None]
+        wanted = dict.fromkeys(choice.prompt for choices in sound for choice in choices.methods.values())
         started = time.perf_counter()
         answers = dict(zip(wanted, self._generator.generate(list(wanted), self._max_new_tokens), strict=True))
+        milliseconds = _ms_since(started)
+        written = {prompt: answer for prompt, answer in answers.items() if isinstance(answer, Generation)}
         # By tokens read and written: a batch's time goes to those that made it long.
-        per_token = _ms_since(started) / max(1, sum(a.prompt_tokens + a.new_tokens for a in answers.values()))
-        for prompt, same in wanted.items():
-            tokens = answers[prompt].prompt_tokens + answers[prompt].new_tokens
-            for choice in same:
-                choice.latency_ms["generate"] = per_token * tokens
+        per_token = milliseconds / max(1, sum(a.prompt_tokens + a.new_tokens for a in written.values()))
+        for choices in batch:
+            for choice in choices.methods.values():
+                answer = answers.get(choice.prompt)
+                if isinstance(answer, RowError):
+                    choices.error = choices.error or answer
+                elif choices.error is None and answer is not None:
+                    choice.latency_ms["generate"] = per_token * (answer.prompt_tokens + answer.new_tokens)
         return [
-            {name: answers[m.prompt] for name, m in choices.methods.items()} if choices.error is None else {}
+            {name: written[m.prompt] for name, m in choices.methods.items()} if choices.error is None else {}
             for choices in batch
         ]
+
+
+def _cosines(vectors: FloatArray) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in (vectors @ vectors.T).tolist())
 
 
 def _why_nothing(costs: Sequence[int], budget_tokens: int) -> str:

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from corag_ray import build
-from corag_ray.build import compute, index_spec, prepare_weights, run_fingerprint, settle
-from corag_ray.config import Config, PolicyTreeStrategy, RankedStrategy, load_config
+from corag_ray.build import STRATEGIES, compute, index_spec, prepare_weights, run_fingerprint, settle
+from corag_ray.config import DEFAULT_PARAMS, Config, PlainStrategy, PolicyTreeStrategy, load_config
 from corag_ray.core.policy_tree import PRESETS
 from corag_ray.datasets.folder import Dataset
 from corag_ray.errors import ConfigError, MissingModelError
@@ -63,7 +63,7 @@ def test_without_a_file_the_defaults_hold_naive_corag_and_both_bounds():
     config = load_config(None)
     assert config == Config()
     assert list(config.methods) == ["naive_rag", "corag", "no_context", "gold_passages"]
-    assert isinstance(config.methods["naive_rag"].strategy, RankedStrategy)
+    assert isinstance(config.methods["naive_rag"].strategy, PlainStrategy)
     assert config.methods["corag"].strategy.params == PRESETS["report"]
     prepare_weights(config)
 
@@ -93,11 +93,6 @@ def test_changes_replace_top_level_values_and_none_changes_nothing(tmp_path):
         ("plan: {thread: 5}", "plan.thread", "threads"),
         ("methods: {m: {strategi: 5, source: none}}", "methods.m.strategi", "strategy"),
         ("methods: {m: {strategy: {kind: ranked, qqq: 5}}}", "methods.m.strategy.qqq", None),
-        (
-            "methods: {m: {strategy: {kind: ranked, params: {misfit: 5}}}}",
-            "methods.m.strategy.params.misfit",
-            "on_misfit",
-        ),
         ("methods: {m: {strategy: {kind: policy_tree, prest: seed}}}", "methods.m.strategy.prest", "preset"),
     ],
 )
@@ -127,7 +122,6 @@ def test_an_unknown_key_is_refused_at_every_level_with_its_path_and_the_nearest(
         ("methods: {}", "methods", "'{}'"),
         ("methods: [naive]", "methods", "naive"),
         ("methods: {m: {strategy: {kind: rankd}}}", "methods.m.strategy", "rankd"),
-        ("methods: {m: {strategy: {kind: ranked, params: {on_misfit: jump}}}}", "methods.m.strategy.params.on_misfit", "jump"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text, place, found):
@@ -142,6 +136,7 @@ def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text
         ("chunking: {size_tokens: 4, overlap_tokens: 4}", "chunking.overlap_tokens must be from 0 to 3"),
         ("chunking: {size_tokens: 0}", "chunking.size_tokens must be at least 1, not 0"),
         ("methods: {m: {}}", "needs a strategy"),
+        ("methods: {m: {strategy: {kind: ranked, changes: {on_misfit: jump}}}}", "should be 'skip' or 'stop', found"),
         ("methods: {m: {source: gold, strategy: {kind: ranked}}}", "take none"),
     ],
 )
@@ -157,6 +152,20 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path):
 def test_an_unknown_search_parameter_is_refused_with_the_nearest(tmp_path):
     message = refusal(tmp_path, yaml.safe_dump(tree(changes={"iteration": 3})))
     assert message.startswith("FILE: unknown search parameter 'iteration'; did you mean 'iterations'? Known: answer, ")
+    other = refusal(tmp_path, "methods: {m: {strategy: {kind: ranked, changes: {misfit: 5}}}}")
+    assert other == "FILE: unknown search parameter 'misfit'; did you mean 'on_misfit'? Known: on_misfit, reading."
+
+
+def test_every_kind_of_strategy_has_defaults_a_class_and_takes_changes(tmp_path):
+    kinds = set(STRATEGIES) - {"policy_tree"}
+    assert kinds == set(DEFAULT_PARAMS)
+    for kind in kinds:
+        path = tmp_path / f"{kind}.yaml"
+        path.write_text(
+            f"methods: {{m: {{strategy: {{kind: {kind}, changes: {{reading: calibrated}}}}, order: rank}}}}"
+        )
+        strategy = load_config(path).methods["m"].strategy
+        assert strategy.params == dataclasses.replace(DEFAULT_PARAMS[kind], reading="calibrated")
 
 
 @pytest.mark.parametrize(

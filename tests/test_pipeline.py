@@ -8,6 +8,7 @@ import functools
 import random
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,6 +107,7 @@ def selector_over(store, **changes):
     parts = {
         "store": store,
         "first_stage": WordSearch(store),
+        "vectors": None,
         "rerankers": {"overlap": Overlap()},
         "tokenizer": WordTokenizer(),
         "prompt": seed,
@@ -558,3 +560,46 @@ def test_costs_bound_the_encoded_context_from_above_with_the_real_tokenizer():
             [frame, *encoded] = tokenizer.count_prompts([seed("What is it?", [], language), *prompts])
             for pick, tokens in zip(picks, encoded, strict=True):
                 assert 0 < tokens - frame <= sum(chunk.cost for chunk in pick)
+
+
+def test_the_answers_order_is_a_step_after_the_search(store):
+    question = Question("q", "a b c d e")
+    methods = {"chosen": RANKED, "rank": dataclasses.replace(RANKED, order="rank")}
+    [found] = selector_over(store, methods=methods, budget_tokens=30).select([question])
+    chosen, by_rank = (found.methods[name].selection for name in methods)
+    ranks = {chunk.chunk_id: rank for rank, chunk in enumerate(found.candidates)}
+    assert [ranks[chunk.chunk_id] for chunk in by_rank] == sorted(ranks[chunk.chunk_id] for chunk in chosen)
+    assert chosen != by_rank
+
+
+def test_similarity_is_computed_for_strategies_that_need_it_and_only_for_them(three):
+    calls, seen = [], []
+
+    def vectors(rows):
+        calls.append(list(rows))
+        return np.eye(3, dtype=np.float32)[list(rows)]
+
+    def watch(candidates, budget_tokens):
+        seen.append(candidates)
+        return RankedFill(candidates, budget_tokens, RankedParams())
+
+    for needs in (False, True):
+        method = Method("retrieval", watch, "overlap", needs_similarity=needs)
+        selector_over(three, methods={"m": method}, vectors=vectors).select([Question("q", "a b c")])
+    assert [candidates.similarity for candidates in seen] == [(), ((1, 0, 0), (0, 1, 0), (0, 0, 1))]
+    assert len(calls) == 1
+    assert [candidates.order_matters for candidates in seen] == [Overlap.order_sensitive] * 2
+
+
+def test_a_prompt_that_cannot_be_answered_fails_its_question_alone(three):
+    class Choosy(Echo):
+        def generate(self, prompts, max_new_tokens):
+            return [
+                RowError("refused") if "b c" in p else a
+                for p, a in zip(prompts, super().generate(prompts, 1), strict=True)
+            ]
+
+    batch = selector_over(three, methods={"none": Method("none")}).select([Question("q1", "a"), Question("q2", "b c")])
+    answers = Answerer(Choosy(), 4).answer(batch)
+    assert [list(answer) for answer in answers] == [["none"], []]
+    assert [str(choices.error) for choices in batch] == ["None", "refused"]

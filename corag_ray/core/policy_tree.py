@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from corag_ray.core.singles import told_of
 from corag_ray.core.strategy import Candidates, Reading
 from corag_ray.core.tree import Backup, Node, back_up, depth_first
 from corag_ray.core.utility import utility
@@ -99,10 +100,7 @@ class PolicyTreeSearch:
 
     def tell(self, scores: Mapping[Combination, float | None]) -> None:
         """Give the last ask's scores; of its first few only when the search ends there or goes on asking from there."""
-        told = self._asked[: len(scores)]
-        if len(told) < len(scores) or any(node.combination not in scores for node in told):
-            asked = [node.combination for node in self._asked]
-            raise ProtocolError(f"tell expects scores of {asked}, or of the first few of them, not of {list(scores)}.")
+        told = self._asked[: len(told_of([node.combination for node in self._asked], scores))]
         for node in told:
             node.record(scores[node.combination])
             self._tree_visits += node.visits

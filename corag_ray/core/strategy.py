@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
+from corag_ray.errors import unknown_name
 from corag_ray.types import Combination
 
 Reading = Literal["raw", "calibrated"]
 """Which of a reranker's two values a strategy is told."""
+
+
+def check_reading(reading: str) -> None:
+    """Refuse a reading that no reranker has.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if reading not in get_args(Reading):
+        raise unknown_name("reading", str(reading), get_args(Reading))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +32,17 @@ class Candidates:
         priors: [k] first-stage score, not increasing.
         documents: [k] number of the candidate's document; equal numbers mean the same document.
         positions: [k] place of the candidate within its document.
+        similarity: [k][k] cosine of the candidates' vectors; `()` unless a strategy of the query needs it.
+        order_matters: whether the reranker sees order. Where it does not, the strategies that are ours search sets and
+            write one in candidate order; the paper's presets search ordered tuples all the same, as published.
     """
 
     costs: tuple[int, ...]
     priors: tuple[float, ...]
     documents: tuple[int, ...]
     positions: tuple[int, ...]
+    similarity: tuple[tuple[float, ...], ...] = ()
+    order_matters: bool = True
 
     def __len__(self) -> int:
         """Number of candidates, k."""

@@ -32,16 +32,16 @@ class OpenIndex:
     """An index ready for search. `token_vectors` is None when the folder does not store them."""
 
     store: ChunkStore
+    dense: DenseIndex
+    lexical: LexicalIndex
     first_stage: FirstStage
     token_vectors: TokenVectors | None
 
 
-FIRST_STAGES: Mapping[str, Callable[[Path, ChunkStore, Embedder], FirstStage]] = {
-    "dense": lambda folder, store, embedder: DenseIndex.load(folder / DENSE, store.ids, embedder),
-    "lexical": lambda folder, store, embedder: LexicalIndex.load(folder / LEXICAL, store.ids),
-    "hybrid": lambda folder, store, embedder: HybridIndex(
-        DenseIndex.load(folder / DENSE, store.ids, embedder), LexicalIndex.load(folder / LEXICAL, store.ids), store.ids
-    ),
+FIRST_STAGES: Mapping[str, Callable[[DenseIndex, LexicalIndex, ChunkStore], FirstStage]] = {
+    "dense": lambda dense, lexical, store: dense,
+    "lexical": lambda dense, lexical, store: lexical,
+    "hybrid": lambda dense, lexical, store: HybridIndex(dense, lexical, store.ids),
 }
 """First stages by name: the values of `retrieval.kind`."""
 
@@ -57,10 +57,12 @@ def open_index(folder: Path, spec: IndexSpec, embedder: Embedder, first_stage: s
     store = ChunkStore.open(folder / CHUNKS)
     try:
         stored = _stored_tokens(folder, len(store)) if manifest["token_vectors"] else None
-        stage = FIRST_STAGES[first_stage](folder, store, embedder)
+        dense = DenseIndex.load(folder / DENSE, store.ids, embedder)
+        lexical = LexicalIndex.load(folder / LEXICAL, store.ids)
+        stage = FIRST_STAGES[first_stage](dense, lexical, store)
     except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
         raise DataError(f"the index in {folder} is damaged, delete that folder: {str(error)[:200]}") from error
-    return OpenIndex(store, stage, stored)
+    return OpenIndex(store, dense, lexical, stage, stored)
 
 
 def is_finished(folder: Path) -> bool:

@@ -49,6 +49,11 @@ class DenseIndex:
         """See `FirstStage`."""
         return [self._search_vector(vector, k) for vector in self._embedder.embed(queries)]
 
+    def vectors(self, rows: Sequence[int]) -> FloatArray:
+        """The stored unit vectors of the given rows, [rows, dim]."""
+        found: FloatArray = self._index.reconstruct_batch(np.array(rows, dtype=np.int64))
+        return found
+
     def _search_vector(self, vector: FloatArray, k: int) -> list[tuple[int, float]]:
         """Fetch past `k` until the last score fetched is below the k-th: FAISS's order among ties depends on k."""
         total = self._index.ntotal

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from corag_ray.errors import RowError
 from corag_ray.types import Chunk, Combination, Generation, Score
 
 FloatArray = NDArray[np.float32]
@@ -84,6 +85,9 @@ class Generator(Protocol):
 
     name: str
 
-    def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation]:
-        """Greedy answers, one a prompt, in order. The caller keeps prompt plus `max_new_tokens` within the window."""
+    def generate(self, prompts: Sequence[str], max_new_tokens: int) -> Sequence[Generation | RowError]:
+        """Greedy answers, one a prompt, in order; an error where one prompt alone cannot be answered.
+
+        The caller keeps prompt plus `max_new_tokens` within the window.
+        """
         ...

@@ -1,0 +1,96 @@
+"""CORAG Upper: every combination of a few candidates is scored, and the best one is the answer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from corag_ray.core.incumbent import Incumbent
+from corag_ray.core.singles import told_of
+from corag_ray.core.strategy import Candidates, Reading, check_reading
+from corag_ray.errors import ConfigError, ProtocolError
+from corag_ray.types import Combination
+
+MOST_COMBINATIONS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExhaustiveParams:
+    """What is searched.
+
+    Attributes:
+        num_candidates: only the first so many candidates, by first-stage rank.
+        max_chunks: chunks of a combination, at most.
+        reading: which of the reranker's two values is compared.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    num_candidates: int = 8
+    max_chunks: int = 5
+    reading: Reading = "raw"
+
+    def __post_init__(self) -> None:
+        """Refuse numbers below 1 and unknown names."""
+        for name, number in (("num_candidates", self.num_candidates), ("max_chunks", self.max_chunks)):
+            if number < 1:
+                raise ConfigError(f"{name} must be at least 1, not {number}.")
+        check_reading(self.reading)
+
+
+def num_combinations(num_candidates: int, max_chunks: int, ordered: bool) -> int:
+    """Combinations of 1 to `max_chunks` of the candidates, whatever they cost."""
+    count = math.perm if ordered else math.comb
+    return sum(count(num_candidates, size) for size in range(1, max_chunks + 1))
+
+
+class ExhaustiveSearch:
+    """Scores all ordered combinations within the budget, or all sets where the score is blind to order."""
+
+    def __init__(self, candidates: Candidates, budget_tokens: int, params: ExhaustiveParams) -> None:
+        """Enumerate, smaller combinations first.
+
+        Raises:
+            ConfigError: there are more than 20,000 of them.
+        """
+        self.reading: Reading = params.reading
+        pool = range(min(len(candidates), params.num_candidates))
+        count = num_combinations(len(pool), params.max_chunks, candidates.order_matters)
+        if count > MOST_COMBINATIONS:
+            raise ConfigError(
+                f"exhaustive search over {len(pool)} candidates and up to {params.max_chunks} chunks would score "
+                f"{count:,} combinations, above {MOST_COMBINATIONS:,}: lower num_candidates or max_chunks."
+            )
+        arrange = itertools.permutations if candidates.order_matters else itertools.combinations
+        costs = candidates.costs
+        self._waiting: list[Combination] = [
+            combination
+            for size in range(1, params.max_chunks + 1)
+            for combination in arrange(pool, size)
+            if sum(costs[number] for number in combination) <= budget_tokens
+        ]
+        self._costs = costs
+        self._told = 0
+        self._asked: list[Combination] = []
+        self._incumbent = Incumbent()
+
+    def ask(self, limit: int) -> list[Combination]:
+        """The next combinations of the enumeration."""
+        if limit < 1:
+            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
+        self._asked = self._waiting[self._told : self._told + limit]
+        return list(self._asked)
+
+    def tell(self, scores: Mapping[Combination, float | None]) -> None:
+        """Give the last ask's scores."""
+        for combination in told_of(self._asked, scores):
+            self._incumbent.offer(combination, scores[combination], sum(self._costs[n] for n in combination))
+        self._told += len(scores)
+        self._asked = self._asked[len(scores) :]
+
+    def best(self) -> tuple[Combination, float] | None:
+        """The highest score; the cheaper on ties, then the one enumerated first."""
+        return self._incumbent.answer

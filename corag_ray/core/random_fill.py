@@ -1,0 +1,64 @@
+"""A random combination within the budget: what any method must beat."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from corag_ray.core.singles import told_of
+from corag_ray.core.strategy import Candidates, Reading, check_reading
+from corag_ray.errors import ProtocolError
+from corag_ray.types import Combination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomParams:
+    """The seed; the draw also depends on the candidates' costs, so that questions differ."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    seed: int = 0
+    reading: Reading = "raw"
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names."""
+        check_reading(self.reading)
+
+
+class RandomFill:
+    """Goes through the candidates in random order and takes what fits; only the result is scored."""
+
+    def __init__(self, candidates: Candidates, budget_tokens: int, params: RandomParams) -> None:
+        self.reading: Reading = params.reading
+        order = list(range(len(candidates)))
+        # A string seeds the generator alike on every machine and in every process; a tuple's hash would not.
+        random.Random(f"{params.seed} {candidates.costs}").shuffle(order)
+        chosen: list[int] = []
+        room = budget_tokens
+        for number in order:
+            if candidates.costs[number] <= room:
+                chosen.append(number)
+                room -= candidates.costs[number]
+        self._chosen: Combination = tuple(chosen if candidates.order_matters else sorted(chosen))
+        self._asked: list[Combination] = []
+        self._told = not chosen
+        self._score: float | None = None
+
+    def ask(self, limit: int) -> list[Combination]:
+        """The drawn combination, once."""
+        if limit < 1:
+            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
+        self._asked = [] if self._told else [self._chosen]
+        return list(self._asked)
+
+    def tell(self, scores: Mapping[Combination, float | None]) -> None:
+        """Give its score."""
+        for combination in told_of(self._asked, scores):
+            self._score, self._told = scores[combination], True
+        self._asked = []
+
+    def best(self) -> tuple[Combination, float] | None:
+        """The drawn combination; None when it could not be scored or nothing fits."""
+        return None if self._score is None else (self._chosen, self._score)
