@@ -21,14 +21,14 @@ from corag_ray.core.random_fill import RandomFill
 from corag_ray.core.ranked import RankedFill
 from corag_ray.core.strategy import Strategy
 from corag_ray.datasets.folder import Dataset
-from corag_ray.errors import unknown_name
+from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.build_index import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.build_index import IndexSpec
-from corag_ray.indexing.open_index import open_index
+from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
-from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer
+from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
 from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.prompts import PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -38,8 +38,15 @@ GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
 """Model names of the `local` profile."""
 
 
-RERANKERS: Mapping[str, str] = {"late_interaction": "corag_ray.models.reranker:LateInteraction"}
-"""Rerankers as `module:class`, imported at first use; made with the embedder and the index's token vectors."""
+RERANKERS: Mapping[str, str] = {
+    "late_interaction": "corag_ray.models.reranker:LateInteraction",
+    "pooled_embedding": "corag_ray.models.pooled_embedding:PooledEmbedding",
+    "bm25": "corag_ray.models.bm25_combination:BM25Combination",
+    "query_likelihood": "corag_ray.models.query_likelihood:QueryLikelihood",
+}
+"""Rerankers without weights of their own, as `module:class`, imported at first use."""
+CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
+"""The class of what a configuration names under `cross_encoders`."""
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "ranked": RankedFill,
@@ -60,7 +67,7 @@ COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25
 
 def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     """By reranker of the configuration, what its class declares: tables that speak of order must say who scored."""
-    classes = {name: _reranker_class(name) for name in sorted(_rerankers_of(config))}
+    classes = {name: _reranker_class(config, name) for name in sorted(_rerankers_of(config))}
     return {n: {"order_sensitive": c.order_sensitive, "monotone": c.monotone} for n, c in classes.items()}
 
 
@@ -116,7 +123,7 @@ def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipel
         store=index.store,
         first_stage=index.first_stage,
         vectors=index.dense.vectors,
-        rerankers={name: _reranker_class(name)(embedder, index.token_vectors) for name in _rerankers_of(config)},
+        rerankers={name: _build_reranker(config, name, embedder, index) for name in sorted(_rerankers_of(config))},
         tokenizer=build_tokenizer(config),
         prompt=PROMPTS[config.generation.prompt],
         methods={name: _method(method) for name, method in config.methods.items()},
@@ -158,6 +165,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
         dataset.questions_fingerprint,
         EMBEDDERS[config.embedder].revision,
         GENERATORS[config.generation.model].revision,
+        [_weights_hash(config.cross_encoders[name].folder) for name in _cross_encoders_of(config)],
         [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
         [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
     ]
@@ -172,8 +180,16 @@ def prepare_weights(config: Config) -> None:
         MissingModelError: a package of weights is not installed.
     """
     _look_up("prompt", config.generation.prompt, PROMPTS)
+    for name in config.cross_encoders:
+        if name in RERANKERS:
+            raise ConfigError(
+                f"cross_encoders: '{name}' is the name of a reranker that is there already; choose another."
+            )
     for method in config.methods.values():
-        _look_up("reranker", method.reranker, RERANKERS)
+        _look_up("reranker", method.reranker, {**RERANKERS, **config.cross_encoders})
+    for name in _cross_encoders_of(config):
+        if not config.cross_encoders[name].folder.is_dir():
+            raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
     _look_up("embedder", config.embedder, EMBEDDERS).folder()
     _look_up("generator", config.generation.model, GENERATORS).folder()
 
@@ -187,13 +203,47 @@ def _method(method: Method) -> pipeline.Method:
     return pipeline.Method(method.source, make, method.reranker, method.order, search is DiverseFill)
 
 
+def _cross_encoders_of(config: Config) -> list[str]:
+    return sorted(_rerankers_of(config) & set(config.cross_encoders))
+
+
 def _rerankers_of(config: Config) -> set[str]:
     return {method.reranker for method in config.methods.values() if method.strategy}
 
 
-def _reranker_class(name: str) -> Any:
-    module, _, class_name = _look_up("reranker", name, RERANKERS).partition(":")
+def _reranker_class(config: Config, name: str) -> Any:
+    own = {name: CROSS_ENCODER for name in config.cross_encoders}
+    module, _, class_name = _look_up("reranker", name, {**own, **RERANKERS}).partition(":")
     return getattr(importlib.import_module(module), class_name)
+
+
+def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
+    """A reranker, loaded, with what its class takes."""
+    made: Reranker[Any]
+    make = _reranker_class(config, name)
+    match name:
+        case "late_interaction":
+            made = make(embedder, index.token_vectors)
+        case "pooled_embedding":
+            made = make(embedder, index.dense.vectors)
+        case "bm25":
+            made = make(index.lexical, index.store.total_cost / len(index.store))
+        case "query_likelihood":
+            made = make(_look_up("generator", config.generation.model, GENERATORS).folder(), compute(config))
+        case _:
+            own = config.cross_encoders[name]
+            made = make(own.folder, name, own.max_tokens, compute(config))
+    return made
+
+
+def _weights_hash(folder: Path) -> str:
+    """Hash of a checkpoint's files, by name and content."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        digest.update(path.name.encode())
+        with path.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _look_up(what: str, name: str, table: Mapping[str, Any]) -> Any:

@@ -160,12 +160,15 @@ def models() -> None:
     """List the models that a configuration can name, and whether their weights are here."""
     from corag_ray.build import EMBEDDERS, GENERATORS, RERANKERS
 
+    weights_of = {"query_likelihood": "the generator's", "bm25": "none: counts words"}
+
     table = Table("name", "kind", "weights", "ready")
     for kind, packaged in (("embedder", EMBEDDERS), ("generator", GENERATORS)):
         for name, model in packaged.items():
             table.add_row(name, kind, model.revision or f"{model.package} (not installed)", model.state)
     for name in RERANKERS:
-        table.add_row(name, "reranker", "the embedder's", "-")
+        table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), "-")
+    table.add_row("(your own)", "reranker", "a folder under `cross_encoders`", "-")
     Console().print(table)
 
 

@@ -128,6 +128,13 @@ def _default_methods() -> dict[str, Method]:
     }
 
 
+class CrossEncoderFolder(Section):
+    """A cross-encoder of the user's own: a folder with a sequence-classification checkpoint, and its window."""
+
+    folder: Path
+    max_tokens: int = Field(512, ge=8, strict=True)
+
+
 class Generation(Section):
     """The answer: length, prompt, and whether to write it at all."""
 
@@ -170,6 +177,7 @@ class Config(Section):
     chunking: Chunking = Chunking()
     retrieval: Retrieval = Retrieval()
     generation: Generation = Generation()
+    cross_encoders: dict[MethodName, CrossEncoderFolder] = Field(default_factory=dict)
     methods: dict[MethodName, Method] = Field(default_factory=_default_methods, min_length=1)
     plan: Plan = Plan()
 

@@ -75,6 +75,18 @@ class LexicalIndex:
             return cls(None, ids)
         return cls(bm25s.BM25.load(folder, mmap=True, allow_pickle=False, show_progress=False), ids)
 
+    @property
+    def num_chunks(self) -> int:
+        """Chunks of the corpus."""
+        return len(self._ids)
+
+    def chunks_with(self, term: str) -> int:
+        """In how many chunks a term, as `terms` gives it, stands."""
+        if self._bm25 is None or (number := self._bm25.vocab_dict.get(term)) is None:
+            return 0
+        borders = self._bm25.scores["indptr"]  # scores are stored by term: its column is as long as its list of chunks
+        return int(borders[number + 1] - borders[number])
+
     def search(self, queries: Sequence[str], k: int) -> list[list[tuple[int, float]]]:
         """See `FirstStage`; only chunks with a score above zero."""
         return [self._search_one(query, k) for query in queries]

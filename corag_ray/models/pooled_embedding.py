@@ -1,0 +1,57 @@
+"""Pooled embedding: the cosine of the query with the mean of the combination's chunk vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from corag_ray.models.protocols import Embedder, FloatArray
+from corag_ray.types import Chunk, Combination, Score
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPool:
+    """Of k candidates: weights [k] in tokens, cosines with the query [k], and with each other [k, k]."""
+
+    weights: FloatArray
+    with_query: FloatArray
+    with_each_other: FloatArray
+
+
+class PooledEmbedding:
+    """The cosine of the query's vector with the mean of the chunks' unit vectors, weighted by their tokens.
+
+    That mean is about what an embedder with mean pooling makes of the chunks read one after another. The score is
+    blind to order and not additive, and an unrelated chunk lowers it. `raw` is in -1..1; `calibrated` cuts it to 0..1.
+    """
+
+    name = "pooled_embedding"
+    order_sensitive = False
+    monotone = False
+
+    def __init__(self, embedder: Embedder, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+        """`vectors` gives the stored unit vectors of rows of the chunk store, [rows, dim]."""
+        self._embedder = embedder
+        self._vectors = vectors
+
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPool:
+        """The query is embedded; the candidates' vectors are those of the index."""
+        [asked] = self._embedder.embed([query])
+        vectors = self._vectors(rows) if rows else np.zeros((0, len(asked)), dtype=np.float32)
+        weights = np.array([chunk.cost for chunk in candidates], dtype=np.float32)
+        return PreparedPool(weights, vectors @ asked, vectors @ vectors.T)
+
+    def score(self, pairs: Sequence[tuple[PreparedPool, Combination]]) -> list[Score]:
+        """One score a pair, in order; the empty combination scores 0."""
+        raw = [_cosine(prepared, sorted(combination)) for prepared, combination in pairs]
+        return [Score(value, min(max(value, 0.0), 1.0)) for value in raw]
+
+
+def _cosine(prepared: PreparedPool, members: Sequence[int]) -> float:
+    weights = prepared.weights[members]
+    squared = float(weights @ prepared.with_each_other[np.ix_(members, members)] @ weights)
+    if squared <= 0.0:  # no chunk, or opposite vectors that cancel out
+        return 0.0
+    return float(weights @ prepared.with_query[members]) / squared**0.5

@@ -1,0 +1,76 @@
+"""Cross-encoders of the real architectures with random weights and a small tokenizer, made on the spot."""
+
+import json
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
+
+SAMPLE = Path(__file__).parents[2] / "corag_ray" / "datasets" / "sample" / "corpus.jsonl"
+SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "num_labels": 1,
+    "initializer_range": 0.3,
+}
+
+
+def sample_texts():
+    """The sample's texts in plain ASCII: a small vocabulary holds all their characters."""
+    texts = [json.loads(line)["text"] for line in SAMPLE.read_text("utf-8").splitlines()]
+    return [text for text in texts if text.isascii()]
+
+
+def bert(folder):
+    """A BERT cross-encoder with 128 positions and a WordPiece tokenizer."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()  # FlagEmbedding 1.4.2 turns ids into text and back
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(sample_texts(), trainers.WordPieceTrainer(vocab_size=800, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    config = BertConfig(vocab_size=800, max_position_embeddings=128, **SHAPE)
+    return _save(folder, tokenizer, names, BertForSequenceClassification, config)
+
+
+def xlm_roberta(folder):
+    """An XLM-R cross-encoder with 128 positions (two are kept for padding) and a Unigram tokenizer."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.UnigramTrainer(vocab_size=800, special_tokens=special, unk_token="<unk>")
+    tokenizer.train_from_iterator(sample_texts(), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    names = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "bos": "<s>", "eos": "</s>"}
+    size = tokenizer.get_vocab_size()
+    config = XLMRobertaConfig(vocab_size=size, max_position_embeddings=130, type_vocab_size=1, pad_token_id=1, **SHAPE)
+    return _save(folder, tokenizer, names, XLMRobertaForSequenceClassification, config)
+
+
+def _save(folder, tokenizer, names, model_class, config):
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=128, **{f"{name}_token": token for name, token in names.items()}
+    )
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    model_class(config).eval().save_pretrained(folder)
+    return folder
