@@ -96,16 +96,23 @@ def build_tokenizer(config: Config) -> PromptTokenizer:
     compute(config).apply()
     from corag_ray.models.generator import ChatTokenizer
 
-    name = config.generation.model
+    name, server = config.generation.model, config.generation.server
+    if server is not None:
+        return ChatTokenizer(server.tokenizer, server.model, server.context_window)
     return ChatTokenizer(_look_up("generator", name, GENERATORS).folder(), name)
 
 
 def build_generator(config: Config) -> Generator:
-    """The generator, loaded."""
+    """The generator, loaded, or the client of the server that is asked instead."""
+    name, server = config.generation.model, config.generation.server
+    if server is not None:
+        from corag_ray.models.openai_generator import OpenAIGenerator, ServerSettings
+
+        settings = server.model_dump(exclude={"tokenizer", "context_window"})
+        return OpenAIGenerator(ServerSettings(**settings, seed=config.seed))
     compute(config).apply()
     from corag_ray.models.generator import ChatTokenizer, TransformersGenerator
 
-    name = config.generation.model
     folder = _look_up("generator", name, GENERATORS).folder()
     return TransformersGenerator(folder, ChatTokenizer(folder, name), compute(config))
 
@@ -140,9 +147,17 @@ def index_spec(config: Config, dataset: Dataset) -> IndexSpec:
         chunking=config.chunking,
         embedder=str(EMBEDDERS[config.embedder].revision),
         dtype=settle(config).dtype,
-        cost_tokenizer=str(GENERATORS[config.generation.model].revision),
+        cost_tokenizer=_cost_tokenizer(config),
         store_token_vectors_up_to_mb=config.store_token_vectors_up_to_mb,
     )
+
+
+def _cost_tokenizer(config: Config) -> str:
+    """What tells the tokenizer that counts costs from any other."""
+    server = config.generation.server
+    if server is None:
+        return str(GENERATORS[config.generation.model].revision)
+    return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
 
 
 def default_index_folder(root: Path, config: Config, dataset: Dataset) -> Path:
@@ -191,7 +206,14 @@ def prepare_weights(config: Config) -> None:
         if not config.cross_encoders[name].folder.is_dir():
             raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
     _look_up("embedder", config.embedder, EMBEDDERS).folder()
-    _look_up("generator", config.generation.model, GENERATORS).folder()
+    generator = _look_up("generator", config.generation.model, GENERATORS)
+    server = config.generation.server
+    if server is None or "query_likelihood" in _rerankers_of(config):
+        generator.folder()
+    if server is not None and not (server.tokenizer / "tokenizer.json").is_file():
+        raise ConfigError(
+            f"generation.server.tokenizer: {server.tokenizer} holds no tokenizer.json; put the model's there."
+        )
 
 
 def _method(method: Method) -> pipeline.Method:

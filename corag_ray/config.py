@@ -135,13 +135,34 @@ class CrossEncoderFolder(Section):
     max_tokens: int = Field(512, ge=8, strict=True)
 
 
+class Server(Section):
+    """A server that speaks OpenAI's chat completions, asked instead of a local model.
+
+    The key comes from the environment variable `key_variable` alone. Tokens are counted with the tokenizer in the
+    folder `tokenizer` (`tokenizer.json`, `tokenizer_config.json` with the chat template), which must be the model's.
+    """
+
+    base_url: str
+    model: str
+    tokenizer: Path
+    context_window: int = Field(ge=1, strict=True)
+    key_variable: str = "OPENAI_API_KEY"
+    timeout_s: float = Field(120.0, gt=0, allow_inf_nan=False)
+    attempts: int = Field(5, ge=1, strict=True)
+    concurrency: int = Field(8, ge=1, le=256, strict=True)
+
+
 class Generation(Section):
-    """The answer: length, prompt, and whether to write it at all."""
+    """The answer: length, prompt, who writes it, and whether to write it at all.
+
+    `model` also is the model of query likelihood, and counts tokens where no `server` is asked.
+    """
 
     enabled: bool = True
     max_new_tokens: int = Field(48, ge=1, strict=True)
     prompt: str = "seed"
     model: str = "smollm2"
+    server: Server | None = None
 
 
 class Plan(Section):

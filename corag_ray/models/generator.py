@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, Cache, PreTrainedTokenizerFast, StaticLayer
 
+from corag_ray.errors import ConfigError
 from corag_ray.models import grouped_attention
 from corag_ray.models.prefix_forward import Reading, read
 from corag_ray.models.torch_setup import Compute
@@ -25,12 +26,23 @@ DECODE_PROMPTS = 48
 class ChatTokenizer:
     """The generator's tokenizer and chat template, without its weights."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        """Load `tokenizer.json`, the chat template and the model's positions from a checkpoint folder."""
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._chat = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.context_window = int(config["max_position_embeddings"])
+    def __init__(self, folder: Path, name: str, context_window: int | None = None) -> None:
+        """Load `tokenizer.json` and the chat template from a checkpoint folder, and its positions unless given.
+
+        Raises:
+            ConfigError: the folder holds no tokenizer with a chat template.
+        """
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._chat = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+            if context_window is None:
+                config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+                context_window = int(config["max_position_embeddings"])
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise ConfigError(f"{folder} holds no tokenizer that can be read: {str(error)[:200]}") from error
+        if not self._chat.chat_template:
+            raise ConfigError(f"the tokenizer in {folder} has no chat template: tokenizer_config.json must hold one.")
+        self.context_window = context_window
         self.name = name
 
     def count(self, texts: Sequence[str]) -> list[int]:
