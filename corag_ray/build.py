@@ -20,7 +20,7 @@ from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill
 from corag_ray.core.ranked import RankedFill
 from corag_ray.core.strategy import Strategy
-from corag_ray.datasets.folder import Dataset
+from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION

@@ -62,7 +62,7 @@ def ask(
         prepare_weights,
         settle,
     )
-    from corag_ray.datasets.folder import load_dataset
+    from corag_ray.datasets.load import load_dataset
     from corag_ray.prompts import LANGUAGES
     from corag_ray.types import Question
 
@@ -104,7 +104,7 @@ def index(config: ConfigFile = None, data: Data = None, deterministic: Determini
     """Build the index of a corpus, or go on with a half-built one."""
     from corag_ray.batch.index_job import ensure_index
     from corag_ray.build import default_index_folder, prepare_weights, settle
-    from corag_ray.datasets.folder import load_dataset
+    from corag_ray.datasets.load import load_dataset
     from corag_ray.indexing.open_index import read_manifest
 
     run = settle(load_config(config, {"dataset": data, "deterministic": deterministic}))

@@ -28,7 +28,8 @@ from corag_ray.build import (
 )
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config, load_config
-from corag_ray.datasets.folder import Dataset, load_dataset
+from corag_ray.datasets.assemble import Dataset
+from corag_ray.datasets.load import load_dataset
 from corag_ray.evaluation.row_log import Row, SelectedChunk
 
 ALLOWED_RATIO, ALLOWED_SECONDS = 1.15, 30.0

@@ -24,7 +24,7 @@ from corag_ray.config import load_config
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch, SearchParams
 from corag_ray.core.strategy import Candidates
-from corag_ray.datasets.folder import load_dataset
+from corag_ray.datasets.load import load_dataset
 from corag_ray.indexing.open_index import open_index
 from corag_ray.models.packaged import SMOLLM2
 from corag_ray.models.query_likelihood import PreparedLikelihood, QueryLikelihood

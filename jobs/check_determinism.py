@@ -24,7 +24,7 @@ from corag_ray.batch.row_writer import ROWS
 from corag_ray.build import build_selector, default_index_folder, index_spec, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import load_config
-from corag_ray.datasets.folder import load_dataset
+from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import CoragError
 from corag_ray.evaluation.row_log import Row, read_rows
 

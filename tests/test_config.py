@@ -10,7 +10,7 @@ from corag_ray import build
 from corag_ray.build import STRATEGIES, compute, index_spec, prepare_weights, run_fingerprint, settle
 from corag_ray.config import DEFAULT_PARAMS, Config, PlainStrategy, PolicyTreeStrategy, load_config
 from corag_ray.core.policy_tree import PRESETS
-from corag_ray.datasets.folder import Dataset
+from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.torch_setup import Compute

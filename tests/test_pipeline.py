@@ -546,7 +546,7 @@ def test_generation_time_goes_to_prompts_by_their_tokens_and_adds_up(store):
 def test_costs_bound_the_encoded_context_from_above_with_the_real_tokenizer():
     from corag_ray.build import build_tokenizer
     from corag_ray.config import Config
-    from corag_ray.datasets.folder import load_dataset
+    from corag_ray.datasets.load import load_dataset
     from corag_ray.indexing.chunking import Chunking, chunk_documents
 
     tokenizer = build_tokenizer(Config())

@@ -14,7 +14,8 @@ from corag_ray.batch.estimate import estimate_seconds
 from corag_ray.batch.index_job import ensure_index
 from corag_ray.build import default_index_folder, prepare_weights, reranker_traits, run_fingerprint, settle
 from corag_ray.config import Config
-from corag_ray.datasets.folder import Dataset, load_dataset
+from corag_ray.datasets.assemble import Dataset
+from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import CoragError
 from corag_ray.evaluation.evidence import evidence_recall
 from corag_ray.evaluation.intervals import mean

@@ -14,7 +14,7 @@ from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.preflight import check_cpus
 from corag_ray.build import build_embedder, build_tokenizer, index_spec
 from corag_ray.config import Config
-from corag_ray.datasets.folder import Dataset
+from corag_ray.datasets.assemble import Dataset
 from corag_ray.indexing.build_index import (
     CHUNKS,
     IndexSpec,

@@ -12,7 +12,8 @@ from tiny_run import QUESTIONS, config_values, write_folder
 
 from corag_ray.build import default_index_folder
 from corag_ray.config import Config
-from corag_ray.datasets.folder import Dataset, load_dataset
+from corag_ray.datasets.assemble import Dataset
+from corag_ray.datasets.load import load_dataset
 
 CORAG = Path(sys.executable).parent / "corag"
 

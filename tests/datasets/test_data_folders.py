@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from corag_ray.datasets.folder import load_dataset
+from corag_ray.datasets.load import load_dataset
 
 pytestmark = pytest.mark.data
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from corag_ray.datasets.folder import load_dataset
+from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import ConfigError, DataError
 from corag_ray.types import Document, Evidence, Question, Span
 
@@ -217,7 +217,7 @@ GOOD = lines([passage("a", "x")])
     ("corpus", "place", "words"),
     [
         (GOOD + b"{broken\n", 2, "not a line of JSON in UTF-8"),
-        (GOOD + b"\n\n" + b'{"passage_id": "b", "text": "caf\xe9"}\n', 4, "not a line of JSON in UTF-8"),
+        (GOOD + b"\n\n" + b'{"passage_id": "b", "text": "caf\xe9"}\n', 4, "not a line of text in UTF-8"),
         (GOOD + b'["b", "x"]\n', 2, "expected a JSON object, found list"),
         (GOOD + b"null\n", 2, "expected a JSON object, found NoneType"),
         (GOOD + b"[" * 100_000 + b"\n", 2, "not a line of JSON in UTF-8"),
@@ -278,7 +278,7 @@ def test_a_broken_question_is_named_by_file_and_line(load, query, words):
 
 def test_a_truncated_gzip_is_named(load):
     many = gzip.compress(lines([passage(f"p{n}", "text " * 50) for n in range(500)]))
-    with pytest.raises(DataError, match=r"corpus\.jsonl\.gz:\d+: not a line of JSON in UTF-8"):
+    with pytest.raises(DataError, match=r"corpus\.jsonl\.gz:\d+: cannot be read"):
         load(many[: len(many) // 2], gzip.compress(lines(QUERIES)), ".gz")
 
 
@@ -289,13 +289,13 @@ def test_a_file_that_is_called_gz_and_is_not_is_named(load):
 
 @pytest.mark.parametrize("corpus", [b"", b"\n \n"])
 def test_an_empty_corpus_is_refused(load, corpus):
-    with pytest.raises(DataError, match=r"corpus\.jsonl holds no passage: the corpus is empty"):
+    with pytest.raises(DataError, match="the corpus is empty: it holds no passage"):
         load(corpus)
 
 
 @pytest.mark.parametrize("queries", [b"", b"\n \n"])
 def test_an_empty_queries_file_is_refused(load, queries):
-    with pytest.raises(DataError, match=r"queries\.jsonl holds no question\."):
+    with pytest.raises(DataError, match="the file of queries holds no question"):
         load(queries=queries)
 
 
@@ -309,7 +309,7 @@ def test_an_id_of_two_documents_is_refused(load):
 def test_a_folder_without_one_of_its_files_says_which(load, tmp_path, missing):
     load()
     (tmp_path / f"{missing}.jsonl").unlink()
-    with pytest.raises(DataError, match=rf"has no {missing}\.jsonl or {missing}\.jsonl\.gz"):
+    with pytest.raises(DataError, match=rf"{missing}\.jsonl"):
         load_dataset(str(tmp_path))
 
 

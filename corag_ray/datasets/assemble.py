@@ -1,0 +1,179 @@
+"""From records of passages and queries to a corpus and its questions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from corag_ray.datasets.records import Record, text_of, texts_of
+from corag_ray.errors import DataError
+from corag_ray.types import Document, Evidence, Question, Span
+
+_PLACE = re.compile(r"(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A corpus and its questions.
+
+    `fingerprint` is a hash of the documents, their order and texts, `questions_fingerprint` of the questions with
+    answers and evidence. `missing_evidence` counts relevant passages that are named and not in the corpus.
+    """
+
+    name: str
+    documents: tuple[Document, ...]
+    questions: tuple[Question, ...]
+    missing_evidence: int
+    fingerprint: str
+    questions_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Where a passage's text stands in its rebuilt document."""
+
+    span: Span
+    text: str
+
+
+def assemble(name: str, source: str, passages: Iterable[Record], queries: Iterable[Record] | None) -> Dataset:
+    """The data set of the given records; `source` names where they come from, for errors.
+
+    Args:
+        name: of the data set.
+        source: file or library.
+        passages: objects with `passage_id`, `text`, and optionally `doc_id` and `title`.
+        queries: objects with `query_id`, `question`, and what is known of the answer; None when none are wanted.
+
+    Raises:
+        DataError: a record is broken or an id is used twice (the place is named), or there is none.
+    """
+    documents, placed = _read_corpus(source, passages)
+    asked, missing = ((), 0) if queries is None else _read_questions(source, queries, placed)
+    return Dataset(
+        name,
+        documents,
+        asked,
+        missing,
+        fingerprint=_hash([d.doc_id, d.text] for d in documents),
+        questions_fingerprint=_hash(asdict(question) for question in asked),
+    )
+
+
+def _hash(records: Iterable[object]) -> str:
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(json.dumps(record).encode())
+    return digest.hexdigest()[:16]
+
+
+def _read_corpus(source: str, passages: Iterable[Record]) -> tuple[tuple[Document, ...], dict[str, _Placed]]:
+    """Documents in file order, and each passage's place in its document.
+
+    Passages of one `doc_id` whose ids end in a number are one document, in the order of those numbers; others are
+    documents of their own. A title that the text does not begin with becomes the document's first line.
+    """
+    by_document: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    places: dict[str, str] = {}
+    for place, record in passages:
+        passage_id = text_of(place, record, "passage_id")
+        if passage_id in places:
+            raise DataError(f"{place}: passage_id '{passage_id}' was already used at {places[passage_id]}.")
+        places[passage_id] = place
+        row = (passage_id, text_of(place, record, "title", ""), text_of(place, record, "text"))
+        by_document[text_of(place, record, "doc_id", passage_id)].append(row)
+    if not by_document:
+        raise DataError(f"{source}: the corpus is empty: it holds no passage.")
+
+    documents: list[Document] = []
+    placed: dict[str, _Placed] = {}
+    for doc_id, rows in by_document.items():
+        if all(_PLACE.search(passage_id) for passage_id, _, _ in rows):
+            rows.sort(key=lambda row: _place(row[0]))
+            documents.append(_rebuild(doc_id, rows, placed))
+        elif len(rows) == 1:
+            documents.append(_rebuild(doc_id, rows, placed))
+        else:
+            documents += [_rebuild(row[0], [row], placed) for row in rows]
+    twice = [doc_id for doc_id, times in Counter(d.doc_id for d in documents).items() if times > 1]
+    if twice:
+        raise DataError(f"{source}: '{twice[0]}' names two documents, one by its doc_id and one by its passage_id.")
+    return tuple(documents), placed
+
+
+def _place(passage_id: str) -> tuple[int, str]:
+    """Sorts ids by the number that they end in, however long it is."""
+    found = _PLACE.search(passage_id)
+    digits = found[1].lstrip("0") if found else ""
+    return len(digits), digits
+
+
+def _rebuild(doc_id: str, rows: list[tuple[str, str, str]], placed: dict[str, _Placed]) -> Document:
+    title = rows[0][1].strip()
+    parts = [title] if title and not rows[0][2].lstrip().startswith(title) else []
+    length = sum(len(part) + 1 for part in parts)
+    for passage_id, _, text in rows:
+        placed[passage_id] = _Placed(Span(doc_id, length, length + len(text)), text)
+        parts.append(text)
+        length += len(text) + 1
+    return Document(doc_id, "\n".join(parts))
+
+
+def _read_questions(
+    source: str, queries: Iterable[Record], passages: Mapping[str, _Placed]
+) -> tuple[tuple[Question, ...], int]:
+    """The questions, and how many of the passages that they call relevant the corpus does not hold."""
+    questions: dict[str, Question] = {}
+    missing = 0
+    for place, record in queries:
+        question = _question(place, record, passages)
+        if question.question_id in questions:
+            raise DataError(f"{place}: query_id '{question.question_id}' was used before.")
+        questions[question.question_id] = question
+        missing += sum(p not in passages for p in texts_of(place, record, "relevant_passage_ids"))
+    if not questions:
+        raise DataError(f"{source}: the file of queries holds no question.")
+    return tuple(questions.values()), missing
+
+
+def _question(place: str, record: Mapping[str, Any], passages: Mapping[str, _Placed]) -> Question:
+    """A query line. Evidence is what its `evidence` quotes, else its whole relevant passages that the corpus holds."""
+    meta = record.get("meta") if isinstance(record.get("meta"), dict) else {}
+    if "evidence" in record:
+        entries = record["evidence"]
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise DataError(f"{place}: 'evidence' must be a list of objects {{passage_id, quote}}.")
+        evidence = [_quoted(place, entry, passages) for entry in entries]
+    else:
+        relevant = texts_of(place, record, "relevant_passage_ids")
+        evidence = [Evidence(passages[p].span, text=passages[p].text) for p in relevant if p in passages]
+    return Question(
+        question_id=text_of(place, record, "query_id"),
+        text=text_of(place, record, "question"),
+        answers=tuple(texts_of(place, record, "answers")),
+        evidence=tuple(evidence),
+        language=text_of(place, record, "language", "en"),
+        kind=text_of(place, meta, "kind") if meta and meta.get("kind") is not None else None,
+    )
+
+
+def _quoted(place: str, entry: Mapping[str, Any], passages: Mapping[str, _Placed]) -> Evidence:
+    """An entry `{passage_id, quote, answer}`: the supporting words and, optional, the answer within them."""
+    passage_id, quote = text_of(place, entry, "passage_id"), text_of(place, entry, "quote")
+    passage = passages.get(passage_id)
+    if passage is None or not quote or quote not in passage.text:
+        raise DataError(f"{place}: the quote '{quote[:40]}' does not stand in passage '{passage_id}'.")
+    answer = text_of(place, entry, "answer", "")
+    if answer not in quote:
+        raise DataError(f"{place}: the answer '{answer[:40]}' does not stand in its quote.")
+    span = _within(passage.span, passage.text.index(quote), quote)
+    return Evidence(span, _within(span, quote.index(answer), answer) if answer else None, quote)
+
+
+def _within(outer: Span, offset: int, text: str) -> Span:
+    return Span(outer.doc_id, outer.start + offset, outer.start + offset + len(text))

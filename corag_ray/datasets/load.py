@@ -1,0 +1,67 @@
+"""From a name or a path to a data set: which format it is, is told by its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from corag_ray.datasets.assemble import Dataset
+from corag_ray.datasets.documents import document_files, load_documents
+from corag_ray.datasets.folder import is_data_folder, load_data_folder
+from corag_ray.datasets.libraries import load_hub, load_ir_datasets
+from corag_ray.datasets.msmarco import (
+    is_passage_ranking,
+    is_question_answering,
+    load_passage_ranking,
+    load_question_answering,
+)
+from corag_ray.datasets.wikipassageqa import is_wikipassageqa, load_wikipassageqa
+from corag_ray.errors import DataError, unknown_name
+
+SAMPLE = "sample"
+"""Name of the corpus that comes with the package."""
+DATA_VARIABLE = "CORAG_DATA"
+
+LIBRARIES: dict[str, Callable[[str, bool], Dataset]] = {"ir_datasets": load_ir_datasets, "hub": load_hub}
+"""Loaders by what stands before the colon of a name."""
+LAYOUTS: dict[str, tuple[Callable[[Path], bool], Callable[[Path, bool], Dataset]]] = {
+    "corpus.jsonl, .jsonl.gz or .parquet": (is_data_folder, load_data_folder),
+    "document_passages.json (WikiPassageQA)": (is_wikipassageqa, load_wikipassageqa),
+    "collection.tsv (MS MARCO passage ranking)": (is_passage_ranking, load_passage_ranking),
+    "a file *_v1.1.json or *_v2.1.json (MS MARCO QA)": (is_question_answering, load_question_answering),
+    "documents as .md, .html, .pdf or .txt": (lambda folder: bool(document_files(folder)), load_documents),
+}
+"""Layouts of folders, the first that fits counts: by what it must hold, how that is seen, and its loader."""
+
+
+def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
+    """The sample, a folder by path or by name under `$CORAG_DATA` (default `data/`), or a library's set.
+
+    Args:
+        name_or_path: which data; `ir_datasets:ID` and `hub:NAME` name sets of these libraries.
+        questions: whether they are wanted; without, a folder may lack them.
+
+    Raises:
+        ConfigError: no such name; the message suggests one.
+        DataError: a file is missing, empty or broken (file and line are named).
+    """
+    library, colon, name = name_or_path.partition(":")
+    if colon and library in LIBRARIES:
+        return LIBRARIES[library](name, questions)
+    folder = _find_folder(name_or_path)
+    for fits, load in LAYOUTS.values():
+        if fits(folder):
+            return load(folder, questions)
+    raise DataError(f"{folder} has no layout that is known; a folder must hold one of: {'; '.join(LAYOUTS)}.")
+
+
+def _find_folder(name_or_path: str) -> Path:
+    if name_or_path == SAMPLE:
+        return Path(__file__).parent / SAMPLE
+    root = Path(os.environ.get(DATA_VARIABLE, "data"))
+    for path in (Path(name_or_path), root / name_or_path):
+        if os.path.isdir(path):  # unlike Path.is_dir, False for a name that no file system takes
+            return path
+    known = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
+    raise unknown_name(f"data set (looked in '{root}', which {DATA_VARIABLE} sets)", name_or_path, [SAMPLE, *known])

@@ -1,0 +1,119 @@
+"""Records as the formats give them: an object with the keys of the JSONL format, and the place where it stands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corag_ray.errors import DataError
+
+Record = tuple[str, Mapping[str, Any]]
+"""(place, object); a place reads `file:line`, `file row n` or what a library calls its own."""
+ROWS_A_BATCH = 1024
+
+
+def read_jsonl(path: Path) -> Iterator[Record]:
+    """The object of every line that is not blank.
+
+    Raises:
+        DataError: a line is no JSON object in UTF-8; file and line are named.
+    """
+    for place, line in read_lines(path):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{place}: not a line of JSON in UTF-8 ({error}).") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{place}: expected a JSON object, found {type(record).__name__}.")
+        yield place, record
+
+
+def read_tsv(path: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
+    """(place, fields) of every line that is not blank; quotes mean nothing.
+
+    Raises:
+        DataError: a line has not `columns` fields, or is no UTF-8; file and line are named.
+    """
+    for place, line in read_lines(path):
+        fields = [field.strip() for field in line.rstrip("\r\n").split("\t")]
+        if len(fields) != columns:
+            raise DataError(f"{place}: expected {columns} fields parted by tabs, found {len(fields)}.")
+        yield place, fields
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, text) of every line that is not blank, plain or gzipped.
+
+    Raises:
+        DataError: the file cannot be read, or a line is no UTF-8.
+    """
+    place = f"{path}:1"
+    try:
+        with open_bytes(path) as lines:
+            for number, line in enumerate(lines, start=1):
+                place = f"{path}:{number}"
+                if line.strip():
+                    yield place, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place}: not a line of text in UTF-8 ({error}).") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{place}: cannot be read ({error}).") from error
+
+
+def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
+    """A file for reading, unpacked where its name ends in `.gz`."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def read_parquet(path: Path) -> Iterator[Record]:
+    """The rows of a parquet file.
+
+    Raises:
+        DataError: it is no parquet file that can be read whole.
+    """
+    number = 0
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(ROWS_A_BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path} row {number}", {key: value for key, value in row.items() if value is not None}
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path} after row {number}: not a parquet file that can be read ({reason}).") from error
+
+
+def text_of(place: str, record: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    """A string of a record; a whole number serves as an id.
+
+    Raises:
+        DataError: it is missing, no string, or holds half of a character.
+    """
+    value = record.get(key, default)
+    if isinstance(value, int) and not isinstance(value, bool) and key.endswith(("_id", "_ids")):
+        return str(value)
+    if not isinstance(value, str):
+        raise DataError(f"{place}: '{key}' must be a string, found {json.dumps(value)[:60]}.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(f"{place}: '{key}' holds half of a character (a lone surrogate) at {error.start}.") from error
+    return value
+
+
+def texts_of(place: str, record: Mapping[str, Any], key: str) -> list[str]:
+    """A list of strings of a record; `[]` where it is missing.
+
+    Raises:
+        DataError: it is no list of strings.
+    """
+    value = record.get(key) or []
+    if not isinstance(value, list):
+        raise DataError(f"{place}: '{key}' must be a list, found {type(value).__name__}.")
+    return [text_of(place, {key: item}, key) for item in value]
