@@ -15,7 +15,7 @@ def evidence_recall(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) -> fl
     """
     if not evidence:
         return None
-    covered = sum(any(_covers(chunk, item) for chunk in chunks) for item in evidence)
+    covered = sum(any(covers(chunk, item) for chunk in chunks) for item in evidence)
     return covered / len(evidence)
 
 
@@ -26,11 +26,11 @@ def evidence_precision(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) ->
     """
     if not evidence or not chunks:
         return None
-    useful = sum(any(_covers(chunk, item) for item in evidence) for chunk in chunks)
+    useful = sum(any(covers(chunk, item) for item in evidence) for chunk in chunks)
     return useful / len(chunks)
 
 
-def _covers(chunk: Chunk, item: Evidence) -> bool:
+def covers(chunk: Chunk, item: Evidence) -> bool:
     """Whether the chunk holds at least half of the span, or the whole marked answer; an empty span is never held."""
     shared = _shared_characters(chunk, item.span)
     if shared > 0 and 2 * shared >= item.span.end - item.span.start:

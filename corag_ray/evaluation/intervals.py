@@ -23,12 +23,16 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Mean of `a - b` over the `n` positions where both were measured; the ends are None when `n` is 1."""
+    """Mean of `a - b` over the `n` positions where both were measured; the ends are None when `n` is 1.
+
+    `p_value` is that of the paired randomisation test, see `randomisation_p_value`.
+    """
 
     mean_difference: float
     low: float | None
     high: float | None
     n: int
+    p_value: float
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -79,7 +83,28 @@ def paired_bootstrap(
         return None
     interval = bootstrap_interval(differences, seed, resamples, level)
     low, high = (interval.low, interval.high) if interval else (None, None)
-    return PairedDifference(difference, low, high, len(differences))
+    return PairedDifference(difference, low, high, len(differences), randomisation_p_value(differences, seed))
+
+
+def randomisation_p_value(differences: Sequence[float], seed: int, resamples: int = 10_000) -> float:
+    """Two-sided p-value of the paired randomisation test (Fisher; for retrieval Smucker, Allan and Carterette, 2007).
+
+    If the two methods were the same, each difference could as well have the other sign. The p-value is the share of
+    sign assignments whose mean is at least as far from 0 as the one observed: of all 2^n assignments where they are no
+    more than `resamples`, else of as many drawn ones, the observed one counted among them.
+    """
+    values = np.array(differences, dtype=np.float64)
+    observed = abs(values.sum()) * (1 - 1e-12)  # equal sums in another order must count as equal
+    if len(values) <= int(math.log2(resamples)):
+        patterns = np.arange(2 ** len(values))[:, None] >> np.arange(len(values)) & 1
+        return float((np.abs((1 - 2 * patterns) @ values) >= observed).mean())
+    generator = np.random.Generator(np.random.PCG64(seed))
+    rows = max(1, _BLOCK // len(values))
+    extreme = 0
+    for start in range(0, resamples, rows):
+        signs = 1 - 2 * generator.integers(2, size=(min(rows, resamples - start), len(values)), dtype=np.int8)
+        extreme += int((np.abs(signs @ values) >= observed).sum())
+    return (extreme + 1) / (resamples + 1)
 
 
 def _bootstrap_means(values: NDArray[np.float64], seed: int, resamples: int) -> NDArray[np.float64]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from corag_ray.evaluation.answers import score_answer
+from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.evidence import evidence_precision, evidence_recall
 from corag_ray.evaluation.rouge import rouge
 from corag_ray.evaluation.row_log import SCHEMA_VERSION, MethodResult, Row, StoredRouge
@@ -23,6 +25,7 @@ def make_row(
     with_gold = [name for name, method in plan.methods.items() if method.source == "gold" and method.selection]
     reference = next((answers[name].text for name in with_gold if name in answers), None)
     methods = {} if plan.error else plan.methods
+    ranking = None if plan.error else rank_evidence(question.evidence, plan.candidates)
     return {
         "schema_version": SCHEMA_VERSION,
         "question_id": question.question_id,
@@ -34,6 +37,8 @@ def make_row(
         "answers": list(question.answers),
         "error": {"kind": type(plan.error).__name__, "message": str(plan.error)} if plan.error else None,
         "candidate_recall": None if plan.error else evidence_recall(question.evidence, plan.candidates),
+        "candidate_rr_at_10": ranking.reciprocal_rank if ranking else None,
+        "candidate_ndcg_at_10": ranking.ndcg if ranking else None,
         "num_candidates": len(plan.candidates),
         "methods": {
             name: _method_result(question, method, answers.get(name), reference, budget_tokens)
@@ -45,6 +50,7 @@ def make_row(
 def _method_result(
     question: Question, plan: Choice, answer: Generation | None, reference: str | None, budget_tokens: int
 ) -> MethodResult:
+    short = score_answer(answer.text, question.answers) if answer else None
     return {
         "source": plan.source,
         "selection": [
@@ -63,6 +69,8 @@ def _method_result(
         "reranker": plan.reranker,
         "evidence_recall": evidence_recall(question.evidence, plan.selection),
         "evidence_precision": evidence_precision(question.evidence, plan.selection),
+        "exact_match": short.exact_match if short else None,
+        "token_f1": short.token_f1 if short else None,
         "rouge_set": _stored_rouge(answer, question.answers),
         "rouge_generated": _stored_rouge(answer, (reference,) if reference else ()),
         "latency_ms": {stage: round(ms, 3) for stage, ms in plan.latency_ms.items()},

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 
 from corag_ray.errors import DataError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class RowFailure(TypedDict):
@@ -42,8 +42,8 @@ class StoredRouge(TypedDict):
 class MethodResult(TypedDict):
     """What one method did with one question; a `source` other than retrieval makes it a floor or ceiling.
 
-    `context_tokens` is recounted from the encoded prompt; `rouge_set` is against the data set's answers,
-    `rouge_generated` against the answer that the same generator writes from the gold passages.
+    `context_tokens` is recounted from the encoded prompt. `rouge_set`, `exact_match` and `token_f1` are against the
+    data set's answers, `rouge_generated` against the answer that the same generator writes from the gold passages.
     """
 
     source: str
@@ -60,6 +60,8 @@ class MethodResult(TypedDict):
     reranker: str | None
     evidence_recall: float | None
     evidence_precision: float | None
+    exact_match: float | None
+    token_f1: float | None
     rouge_set: StoredRouge | None
     rouge_generated: StoredRouge | None
     latency_ms: dict[str, float]
@@ -79,6 +81,8 @@ class Row(TypedDict):
     answers: list[str]
     error: RowFailure | None
     candidate_recall: float | None
+    candidate_rr_at_10: float | None
+    candidate_ndcg_at_10: float | None
     num_candidates: int
     methods: dict[str, MethodResult]
 

@@ -13,7 +13,16 @@ from corag_ray.evaluation.summary import Estimate, MethodSummary, Slice, Summary
 
 METRICS = (
     *(f"rouge_{against}.{name}" for against in ("set", "generated") for name in ("rouge1", "rouge2", "rougeL")),
-    *("evidence_recall", "evidence_precision", "context_tokens", "prompt_tokens", "pairs", "latency_ms"),
+    *(
+        "exact_match",
+        "token_f1",
+        "evidence_recall",
+        "evidence_precision",
+        "context_tokens",
+        "prompt_tokens",
+        "pairs",
+        "latency_ms",
+    ),
 )
 DIFFERENCE_METRICS = ("rouge_set.rougeL", "rouge_generated.rougeL", "evidence_recall", "context_tokens", "latency_ms")
 SLICE_METRICS = ("rouge_set.rougeL", "evidence_recall")
@@ -37,8 +46,10 @@ def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
         rows=len(rows),
         failed=len(rows) - len(good),
         candidate_recall=_estimate([row["candidate_recall"] for row in good], seed),
+        candidate_ndcg_at_10=_estimate([row["candidate_ndcg_at_10"] for row in good], seed),
+        candidate_rr_at_10=_estimate([row["candidate_rr_at_10"] for row in good], seed),
         baseline=chosen,
-        methods=tuple(_method_summary(name, good, len(rows), name in bounds, seed) for name in names),
+        methods=tuple(_method_summary(name, good, name in bounds, seed) for name in names),
         differences={
             name: {
                 metric: paired_bootstrap(_column(good, name, metric), _column(good, chosen, metric), seed)
@@ -52,10 +63,12 @@ def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
 
 
 def headline(summary: Summary) -> dict[str, Any]:
-    """The few numbers that stand for a run: for each method six means, and the counts to read them with."""
+    """The few numbers that stand for a run: for each method its main means, and the counts to read them with."""
     metrics = {
         "rouge_l_set": "rouge_set.rougeL",
         "rouge_l_generated": "rouge_generated.rougeL",
+        "exact_match": "exact_match",
+        "token_f1": "token_f1",
         "evidence_recall": "evidence_recall",
         "tokens": "context_tokens",
         "pairs": "pairs",
@@ -65,6 +78,11 @@ def headline(summary: Summary) -> dict[str, Any]:
         "methods": {
             method.name: {short: method.estimates[metric].mean for short, metric in metrics.items()}
             for method in summary.methods
+        },
+        "candidates": {
+            "recall": summary.candidate_recall.mean,
+            "ndcg_at_10": summary.candidate_ndcg_at_10.mean,
+            "rr_at_10": summary.candidate_rr_at_10.mean,
         },
         "rows": summary.rows,
         "failed": summary.failed,
@@ -83,7 +101,7 @@ def metric_value(result: MethodResult, metric: str) -> float | None:
     return float(value[name] if name else value)
 
 
-def _method_summary(name: str, good: Sequence[Row], total: int, is_bound: bool, seed: int) -> MethodSummary:
+def _method_summary(name: str, good: Sequence[Row], is_bound: bool, seed: int) -> MethodSummary:
     results = [row["methods"][name] for row in good if name in row["methods"]]
     columns = {metric: [metric_value(result, metric) for result in results] for metric in METRICS}
     latencies = [value for value in columns["latency_ms"] if value is not None]
@@ -93,7 +111,6 @@ def _method_summary(name: str, good: Sequence[Row], total: int, is_bound: bool, 
         name=name,
         is_bound=is_bound,
         n=len(results),
-        failed=total - len(results),
         estimates={metric: _estimate(column, seed) for metric, column in columns.items()},
         latency_p50_ms=p50,
         latency_p95_ms=p95,

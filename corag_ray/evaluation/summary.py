@@ -31,7 +31,6 @@ class MethodSummary:
         name: The method.
         is_bound: Whether it is a floor or ceiling (no context, gold passages) and not a method to choose.
         n: Questions it answered.
-        failed: Questions of the run without a result of it; in no mean.
         estimates: By metric name, the names of `summarise.METRICS`.
         latency_p50_ms: Median of the total latency.
         latency_p95_ms: 95th percentile of the total latency.
@@ -42,7 +41,6 @@ class MethodSummary:
     name: str
     is_bound: bool
     n: int
-    failed: int
     estimates: Mapping[str, Estimate]
     latency_p50_ms: float | None
     latency_p95_ms: float | None
@@ -67,6 +65,8 @@ class Summary:
     rows: int
     failed: int
     candidate_recall: Estimate
+    candidate_ndcg_at_10: Estimate
+    candidate_rr_at_10: Estimate
     baseline: str | None
     methods: tuple[MethodSummary, ...]
     differences: Mapping[str, Mapping[str, PairedDifference | None]]

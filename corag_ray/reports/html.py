@@ -93,7 +93,11 @@ def _difference_cell(difference: PairedDifference | None, digits: int) -> tuple[
     if difference.low is None or difference.high is None:
         return text, "", False
     interval = f"{decimal(difference.low, digits, signed=True)} to {decimal(difference.high, digits, signed=True)}"
-    return text, interval, difference.low > 0 or difference.high < 0
+    return text, f"{interval}, p {_p_text(difference.p_value)}", difference.low > 0 or difference.high < 0
+
+
+def _p_text(p_value: float) -> str:
+    return "< 0.001" if p_value < 0.001 else f"= {p_value:.3f}"
 
 
 def _slice_groups(summary: Summary) -> list[tuple[str, list[Any]]]:

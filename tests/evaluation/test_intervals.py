@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, permutation_test
 
 import corag_ray.evaluation.intervals as intervals
-from corag_ray.evaluation.intervals import Interval, PairedDifference, bootstrap_interval, mean, paired_bootstrap
+from corag_ray.evaluation.intervals import (
+    Interval,
+    PairedDifference,
+    bootstrap_interval,
+    mean,
+    paired_bootstrap,
+    randomisation_p_value,
+)
 
 VALUES = np.random.default_rng(3).gamma(2.0, size=200).tolist()
 OTHER = np.random.default_rng(4).gamma(2.5, size=200).tolist()
@@ -48,7 +55,7 @@ def test_two_values_give_their_own_ends():
 def test_a_constant_difference_has_an_interval_without_width():
     a = [1.5, None, 3.5, 7.5, 2.5]
     b = [1.0, 2.0, 3.0, 7.0, None]
-    assert paired_bootstrap(a, b, seed=0) == PairedDifference(0.5, 0.5, 0.5, n=3)
+    assert paired_bootstrap(a, b, seed=0) == PairedDifference(0.5, 0.5, 0.5, n=3, p_value=0.25)
 
 
 def test_pairing_cancels_what_two_columns_share():
@@ -75,10 +82,32 @@ def test_drawing_in_blocks_gives_the_same_interval(monkeypatch):
 
 def test_one_value_has_no_interval_and_none_has_no_difference():
     assert bootstrap_interval([0.5, None], seed=0) is None
-    assert paired_bootstrap([0.5, None], [0.25, 1.0], seed=0) == PairedDifference(0.25, None, None, n=1)
+    assert paired_bootstrap([0.5, None], [0.25, 1.0], seed=0) == PairedDifference(0.25, None, None, n=1, p_value=1.0)
     assert paired_bootstrap([0.5, None], [None, 1.0], seed=0) is None
 
 
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="shorter"):
         paired_bootstrap([1.0, 2.0], [1.0], seed=0)
+
+
+@pytest.mark.parametrize("size", [3, 9, 13])
+def test_the_randomisation_test_over_all_signs_is_scipys_exact_one(size):
+    values = np.random.default_rng(size).normal(0.4, 1, size).round(1)
+
+    exact = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=True)
+    assert randomisation_p_value(values, seed=0) == pytest.approx(exact.pvalue, abs=1e-9)
+
+
+def test_the_drawn_randomisation_test_comes_near_scipys_and_never_says_zero():
+    values = np.random.default_rng(5).normal(0.15, 1, 200)
+    drawn = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=20_000, rng=1)
+    ours = randomisation_p_value(values, seed=0)
+    assert ours == pytest.approx(drawn.pvalue, abs=4 * (drawn.pvalue / 10_000) ** 0.5)
+    assert ours == randomisation_p_value(values, seed=0)
+    assert randomisation_p_value([1.0] * 200, seed=0) == 1 / 10_001
+    assert randomisation_p_value([0.0] * 200, seed=0) == 1.0
+
+
+def test_one_difference_says_nothing():
+    assert randomisation_p_value([0.25], seed=0) == 1.0

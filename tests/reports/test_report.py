@@ -46,6 +46,8 @@ def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
         "reranker": None,
         "evidence_recall": 0.5,
         "evidence_precision": None,
+        "exact_match": None,
+        "token_f1": None,
         "rouge_set": {"rouge1": rouge, "rouge2": rouge, "rougeL": rouge},
         "rouge_generated": None,
         "latency_ms": {"retrieve": 1.0, "search": 9.0},
@@ -56,7 +58,7 @@ def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
 
 def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
     plain = {
-        "schema_version": 1,
+        "schema_version": 2,
         "question_id": f"q{position}",
         "fingerprint": "ab",
         "position": position,
@@ -66,6 +68,8 @@ def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
         "answers": ["the reference"],
         "error": None,
         "candidate_recall": 1.0,
+        "candidate_rr_at_10": 0.5,
+        "candidate_ndcg_at_10": 0.75,
         "num_candidates": 60,
         "methods": methods,
     }
