@@ -222,7 +222,8 @@ def _method(method: Method) -> pipeline.Method:
         return pipeline.Method(method.source)
     search = STRATEGIES[strategy.kind]
     make = functools.partial(search, params=strategy.params)
-    return pipeline.Method(method.source, make, method.reranker, method.order, search is DiverseFill)
+    needs_similarity = getattr(search, "needs_similarity", False)
+    return pipeline.Method(method.source, make, method.reranker, method.order, needs_similarity)
 
 
 def _cross_encoders_of(config: Config) -> list[str]:

@@ -103,7 +103,8 @@ def test_models_lists_every_name_that_a_configuration_can_use(monkeypatch, capsy
     assert code == 0
     rows = [line for line in out.splitlines() if line.startswith("│")]
     listed = {tuple(cell.strip() for cell in row.strip("│").split("│")[:2]) for row in rows}
-    assert listed == {("minilm", "embedder"), ("smollm2", "generator"), ("late_interaction", "reranker")}
+    rerankers = {(name, "reranker") for name in ("late_interaction", "pooled_embedding", "bm25", "query_likelihood")}
+    assert listed == {("minilm", "embedder"), ("smollm2", "generator"), *rerankers, ("(your own)", "reranker")}
 
 
 MARKUP = "[bold]not bold[/bold] and [/red] closes nothing"
@@ -116,7 +117,9 @@ def fake_models(monkeypatch):
     choices.methods["corag"] = Choice("retrieval", [Chunk(1, "d[b]", 0, 0, 9, MARKUP, 9)], context_tokens=9)
     monkeypatch.setattr(index_job, "ensure_index", lambda *args: False)
     monkeypatch.setattr(build, "prepare_weights", lambda config: None)
-    monkeypatch.setattr(build, "build_selector", lambda *args: SimpleNamespace(select=lambda questions: [choices]))
+    monkeypatch.setattr(
+        build, "build_selector", lambda *args, **kept: SimpleNamespace(select=lambda questions: [choices])
+    )
     written = [{"corag": Generation("because [/red]", 9, 3, "stop")}]
     monkeypatch.setattr(build, "build_answerer", lambda config: SimpleNamespace(answer=lambda batch: written))
     return choices

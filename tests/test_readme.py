@@ -10,6 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from corag_ray.build import RERANKERS, STRATEGIES
 from corag_ray.cli import app
 from corag_ray.config import Config
 from corag_ray.core.policy_tree import PRESETS
@@ -50,9 +51,18 @@ def test_every_file_that_a_command_names_exists():
 
 
 def test_the_example_experiment_loads():
-    [example] = blocks("yaml")
-    config = Config.model_validate(yaml.safe_load(example))
+    config = Config.model_validate(yaml.safe_load(blocks("yaml")[0]))
     assert config.methods["corag_report"].strategy.params.iterations == 20
+
+
+def test_the_example_of_a_server_loads():
+    [_, example] = blocks("yaml")
+    assert Config.model_validate(yaml.safe_load(example)).generation.server.model == "my-model"
+
+
+def test_every_strategy_and_reranker_stands_in_the_readme():
+    named = set(re.findall(r"`(\w+)`", README))
+    assert set(STRATEGIES) | set(RERANKERS) <= named
 
 
 def test_the_file_tree_names_every_module_and_room_that_exists():

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from corag_ray.core.singles import Singles
 from corag_ray.core.strategy import Candidates, Reading, check_reading
-from corag_ray.errors import ConfigError
+from corag_ray.errors import ConfigError, ProtocolError
 from corag_ray.types import Combination
 
 Ranked = Sequence[tuple[int, float]]
@@ -49,14 +49,15 @@ class MmrParams:
 
     def fill(self, ranked: Ranked, candidates: Candidates, budget_tokens: int) -> list[int]:
         """See `Filling`."""
-        closest = dict.fromkeys((number for number, _ in ranked), 0.0)
+        closest: dict[int, float] = {}  # not filled with 0: every similarity to a chosen chunk can lie below it
 
         def value(number: int, relevance: float) -> float:
-            return self.weight * relevance - (1 - self.weight) * closest[number]
+            return self.weight * relevance - (1 - self.weight) * closest.get(number, 0.0)
 
         def note(chosen: int) -> None:
-            for number in closest:
-                closest[number] = max(closest[number], candidates.similarity[number][chosen])
+            for number, _ in ranked:
+                similarity = candidates.similarity[number][chosen]
+                closest[number] = max(closest.get(number, similarity), similarity)
 
         return _greedy(ranked, candidates.costs, budget_tokens, value, note)
 
@@ -109,9 +110,9 @@ class CoverageParams:
     reading: Reading = "calibrated"
 
     def __post_init__(self) -> None:
-        """Refuse a power that is no finite number from 0 on, and unknown names."""
-        if not (math.isfinite(self.cost_power) and self.cost_power >= 0):
-            raise ConfigError(f"cost_power must be a finite number of at least 0, not {self.cost_power}.")
+        """Refuse a power outside 0..10, above which a cost's power would leave the range of numbers; unknown names."""
+        if not 0 <= self.cost_power <= 10:
+            raise ConfigError(f"cost_power must lie in 0..10, not {self.cost_power}.")
         check_reading(self.reading)
 
     def fill(self, ranked: Ranked, candidates: Candidates, budget_tokens: int) -> list[int]:
@@ -140,8 +141,19 @@ class CoverageParams:
 class DiverseFill:
     """Scores each candidate alone, then fills the budget as its parameters say, from scores and similarities."""
 
+    needs_similarity: ClassVar[bool] = True
+
     def __init__(self, candidates: Candidates, budget_tokens: int, params: Filling) -> None:
-        """`candidates.similarity` must be given."""
+        """Take a query's candidates.
+
+        Raises:
+            ProtocolError: they come without their similarities.
+        """
+        if len(candidates.similarity) != len(candidates):
+            raise ProtocolError(
+                f"{type(self).__name__} needs Candidates.similarity of all {len(candidates)} candidates, "
+                f"not of {len(candidates.similarity)}."
+            )
         self.reading: Reading = params.reading
         self._candidates = candidates
         self._budget_tokens = budget_tokens

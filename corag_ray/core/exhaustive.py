@@ -44,7 +44,7 @@ class ExhaustiveParams:
 def num_combinations(num_candidates: int, max_chunks: int, ordered: bool) -> int:
     """Combinations of 1 to `max_chunks` of the candidates, whatever they cost."""
     count = math.perm if ordered else math.comb
-    return sum(count(num_candidates, size) for size in range(1, max_chunks + 1))
+    return sum(count(num_candidates, size) for size in range(1, min(max_chunks, num_candidates) + 1))
 
 
 class ExhaustiveSearch:
@@ -68,7 +68,7 @@ class ExhaustiveSearch:
         costs = candidates.costs
         self._waiting: list[Combination] = [
             combination
-            for size in range(1, params.max_chunks + 1)
+            for size in range(1, min(params.max_chunks, len(pool)) + 1)
             for combination in arrange(pool, size)
             if sum(costs[number] for number in combination) <= budget_tokens
         ]

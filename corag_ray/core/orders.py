@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -18,7 +17,7 @@ def in_order(order: Order, combination: Combination, candidates: Candidates) -> 
     `chosen`: as the strategy left them. `rank`: by first-stage rank. `document`: documents by their best chunk's rank,
     chunks of one document as they stand in it. `ends_first`: the best-ranked at the beginning and at the end, the worst
     in the middle, where models read least well (Liu et al., "Lost in the Middle", TACL 2024). `random`: a draw that
-    depends on the combination and the candidates' costs alone.
+    depends on the chosen set and the candidates alone.
     """
     return _ORDERS[order](combination, candidates)
 
@@ -37,7 +36,7 @@ def _ends_first(combination: Combination, candidates: Candidates) -> Combination
 
 def _at_random(combination: Combination, candidates: Candidates) -> Combination:
     drawn = sorted(combination)
-    random.Random(f"{drawn} {candidates.costs}").shuffle(drawn)
+    candidates.draw(f"order {drawn}").shuffle(drawn)
     return tuple(drawn)
 
 

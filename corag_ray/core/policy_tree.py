@@ -138,6 +138,7 @@ class PolicyTreeSearch:
         return node
 
     def _children(self, node: Node) -> list[Node]:
+        # Ordered tuples even where the score is blind to order (`order_matters`): the presets search as published.
         used = set(node.combination)
         room = self._budget_tokens - node.cost if self._params.over_budget == "never_created" else math.inf
         return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +14,7 @@ from corag_ray.types import Combination
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomParams:
-    """The seed; the draw also depends on the candidates' costs, so that questions differ."""
+    """The seed; the draw also depends on the candidates, so that questions differ."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
@@ -33,8 +32,7 @@ class RandomFill:
     def __init__(self, candidates: Candidates, budget_tokens: int, params: RandomParams) -> None:
         self.reading: Reading = params.reading
         order = list(range(len(candidates)))
-        # A string seeds the generator alike on every machine and in every process; a tuple's hash would not.
-        random.Random(f"{params.seed} {candidates.costs}").shuffle(order)
+        candidates.draw(f"fill {params.seed}").shuffle(order)
         chosen: list[int] = []
         room = budget_tokens
         for number in order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
@@ -33,8 +34,9 @@ class Candidates:
         documents: [k] number of the candidate's document; equal numbers mean the same document.
         positions: [k] place of the candidate within its document.
         similarity: [k][k] cosine of the candidates' vectors; `()` unless a strategy of the query needs it.
-        order_matters: whether the reranker sees order. Where it does not, the strategies that are ours search sets and
-            write one in candidate order; the paper's presets search ordered tuples all the same, as published.
+        order_matters: whether the reranker sees order. Where it does not, the strategies of ours that have combinations
+            scored search sets and write one in candidate order; the paper's presets search ordered tuples all the same,
+            as published, and those that score singles alone leave the chunks in the order chosen.
     """
 
     costs: tuple[int, ...]
@@ -48,11 +50,21 @@ class Candidates:
         """Number of candidates, k."""
         return len(self.costs)
 
+    def draw(self, purpose: str) -> random.Random:
+        """A generator of random numbers for one purpose: the same for the same candidates, on every machine.
+
+        It is seeded by the candidates' whole numbers: costs alone are often equal, as chunks are of one size, and a
+        first-stage score may differ in its last bits. A string seeds alike in every process; a hash would not.
+        """
+        return random.Random(f"{purpose} {self.costs} {self.documents} {self.positions}")
+
 
 class Strategy(Protocol):
     """One way to choose a combination within a budget.
 
     A strategy is a pure function of what it was told: the same tells give the same asks, whatever the time or company.
+    A class that reads `Candidates.similarity` declares `needs_similarity: ClassVar[bool] = True`; for all others it is
+    left out.
     """
 
     reading: Reading

@@ -54,7 +54,8 @@ def assemble(name: str, source: str, passages: Iterable[Record], queries: Iterab
         DataError: a record is broken or an id is used twice (the place is named), or there is none.
     """
     documents, placed = _read_corpus(source, passages)
-    asked, missing = ((), 0) if queries is None else _read_questions(source, queries, placed)
+    whole = {d.doc_id: _Placed(Span(d.doc_id, 0, len(d.text)), d.text) for d in documents}
+    asked, missing = ((), 0) if queries is None else _read_questions(source, queries, placed, whole)
     return Dataset(
         name,
         documents,
@@ -125,13 +126,13 @@ def _rebuild(doc_id: str, rows: list[tuple[str, str, str]], placed: dict[str, _P
 
 
 def _read_questions(
-    source: str, queries: Iterable[Record], passages: Mapping[str, _Placed]
+    source: str, queries: Iterable[Record], passages: Mapping[str, _Placed], documents: Mapping[str, _Placed]
 ) -> tuple[tuple[Question, ...], int]:
     """The questions, and how many of the passages that they call relevant the corpus does not hold."""
     questions: dict[str, Question] = {}
     missing = 0
     for place, record in queries:
-        question = _question(place, record, passages)
+        question = _question(place, record, passages, documents)
         if question.question_id in questions:
             raise DataError(f"{place}: query_id '{question.question_id}' was used before.")
         questions[question.question_id] = question
@@ -141,20 +142,25 @@ def _read_questions(
     return tuple(questions.values()), missing
 
 
-def _question(place: str, record: Mapping[str, Any], passages: Mapping[str, _Placed]) -> Question:
+def _question(
+    place: str, record: Mapping[str, Any], passages: Mapping[str, _Placed], documents: Mapping[str, _Placed]
+) -> Question:
     """A query line. Evidence is what its `evidence` quotes, else its whole relevant passages that the corpus holds."""
     meta = record.get("meta") if isinstance(record.get("meta"), dict) else {}
     if "evidence" in record:
         entries = record["evidence"]
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise DataError(f"{place}: 'evidence' must be a list of objects {{passage_id, quote}}.")
-        evidence = [_quoted(place, entry, passages) for entry in entries]
+        evidence = [_quoted(place, entry, passages, documents) for entry in entries]
     else:
         relevant = texts_of(place, record, "relevant_passage_ids")
         evidence = [Evidence(passages[p].span, text=passages[p].text) for p in relevant if p in passages]
+    text = text_of(place, record, "question")
+    if not text.strip():
+        raise DataError(f"{place}: 'question' is empty.")
     return Question(
         question_id=text_of(place, record, "query_id"),
-        text=text_of(place, record, "question"),
+        text=text,
         answers=tuple(texts_of(place, record, "answers")),
         evidence=tuple(evidence),
         language=text_of(place, record, "language", "en"),
@@ -162,12 +168,19 @@ def _question(place: str, record: Mapping[str, Any], passages: Mapping[str, _Pla
     )
 
 
-def _quoted(place: str, entry: Mapping[str, Any], passages: Mapping[str, _Placed]) -> Evidence:
-    """An entry `{passage_id, quote, answer}`: the supporting words and, optional, the answer within them."""
-    passage_id, quote = text_of(place, entry, "passage_id"), text_of(place, entry, "quote")
-    passage = passages.get(passage_id)
+def _quoted(
+    place: str, entry: Mapping[str, Any], passages: Mapping[str, _Placed], documents: Mapping[str, _Placed]
+) -> Evidence:
+    """An entry `{passage_id, quote, answer}`: the supporting words and, optional, the answer within them.
+
+    `doc_id` in the place of `passage_id` quotes a whole document.
+    """
+    by_document = "doc_id" in entry and "passage_id" not in entry
+    kind, within = ("document", documents) if by_document else ("passage", passages)
+    name, quote = text_of(place, entry, "doc_id" if by_document else "passage_id"), text_of(place, entry, "quote")
+    passage = within.get(name)
     if passage is None or not quote or quote not in passage.text:
-        raise DataError(f"{place}: the quote '{quote[:40]}' does not stand in passage '{passage_id}'.")
+        raise DataError(f"{place}: the quote '{quote[:40]}' does not stand in {kind} '{name}'.")
     answer = text_of(place, entry, "answer", "")
     if answer not in quote:
         raise DataError(f"{place}: the answer '{answer[:40]}' does not stand in its quote.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,42 @@ from corag_ray.datasets.records import Record
 from corag_ray.errors import DataError, MissingModelError
 
 _log = logging.getLogger(__name__)
-BLOCKS = ("h1", "h2", "h3", "h4", "h5", "h6", "p", "li", "tr", "pre", "blockquote", "dt", "dd", "figcaption")
+BLOCKS = (
+    *("h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "section", "article", "header", "footer", "main", "aside"),
+    *("ul", "ol", "li", "dl", "dt", "dd", "table", "caption", "tr", "pre", "blockquote", "figure", "figcaption"),
+    *("address", "details", "summary", "form", "fieldset", "legend", "option", "br", "hr"),
+)
+"""Elements that begin and end a line; within others the text runs on."""
 LEFT_OUT = ("script", "style", "nav", "noscript", "template", "svg")
+DEEPEST = 1_000_000
+"""Nesting that Markdown may have: the parser drops what lies deeper, so this is beyond what Python's stack takes."""
 
 
 def document_files(folder: Path) -> list[Path]:
-    """The files of known kinds at any depth, by name; hidden ones are left out."""
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in READERS and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    """The files of known kinds at any depth, by name; hidden ones and linked folders are left out.
+
+    Raises:
+        DataError: a folder within cannot be read.
+    """
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder, onerror=_refuse_folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = (Path(place, name) for name in names if not name.startswith("."))
+        found += [path for path in paths if path.suffix.lower() in READERS]
+    return sorted(found)
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be read ({error.strerror}).") from error
 
 
 def load_documents(folder: Path, questions: bool) -> Dataset:
     """A document a file, its id the path within the folder; questions come from a `queries` file beside them.
 
-    Files without any text (empty, or scanned pages) are left out and named in a warning.
+    Files without any text (empty, or scanned pages) and encrypted ones are left out and named in a warning.
+
+    Raises:
+        DataError: a file cannot be read, none holds text, or questions are wanted and there is no file of them.
     """
     queries = read_queries(folder) if questions else None
     if questions and queries is None:
@@ -36,16 +59,23 @@ def load_documents(folder: Path, questions: bool) -> Dataset:
 
 
 def _passages(folder: Path) -> Iterator[Record]:
-    blank = []
-    for path in document_files(folder):
+    left_out: list[str] = []
+    files = document_files(folder)
+    for path in files:
         doc_id = path.relative_to(folder).as_posix()
         text = READERS[path.suffix.lower()](path)
-        if text.strip():
-            yield str(path), {"passage_id": doc_id, "doc_id": doc_id, "text": text}
+        if text is None:
+            left_out.append(f"{doc_id} (encrypted)")
+        elif not text.strip():
+            left_out.append(f"{doc_id} (no text)")
         else:
-            blank.append(doc_id)
-    if blank:
-        _log.warning("%d files hold no text and are left out: %s", len(blank), ", ".join(blank[:20]))
+            yield str(path), {"passage_id": doc_id, "doc_id": doc_id, "text": text}
+    if left_out and len(left_out) == len(files):
+        raise DataError(
+            f"{folder}: none of its {len(files)} documents has text that can be read: {', '.join(left_out)}."
+        )
+    if left_out:
+        _log.warning("%d of %d files are left out: %s", len(left_out), len(files), ", ".join(left_out))
 
 
 def _plain(path: Path) -> str:
@@ -53,16 +83,23 @@ def _plain(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert it.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 def _markdown(path: Path) -> str:
-    from markdown_it import MarkdownIt
-
-    return _text_of_html(MarkdownIt("commonmark").enable("table").render(_plain(path)))
+    parser = _library("markdown_it").MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
+    try:
+        return _text_of_html(parser.render(_plain(path)))
+    except RecursionError as error:
+        raise DataError(f"{path}: its lists or quotes are nested too deep to be read.") from error
 
 
 def _html(path: Path) -> str:
-    return _text_of_html(_plain(path))
+    try:
+        return _text_of_html(_plain(path))
+    except RecursionError as error:
+        raise DataError(f"{path}: its elements are nested too deep to be read.") from error
 
 
 def _text_of_html(markup: str) -> str:
@@ -83,18 +120,21 @@ def _text_of_html(markup: str) -> str:
     return "\n".join([title, *body] if title and title not in body[:1] else body)
 
 
-def _pdf(path: Path) -> str:
+def _pdf(path: Path) -> str | None:
+    """The pages' text; None when it takes a password."""
     pypdf = _library("pypdf")
     try:
         reader = pypdf.PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):
-            raise DataError(f"{path}: the file is encrypted; save it without a password.")
-        return "\n".join(page.extract_text() for page in reader.pages)
-    except DataError:
-        raise
+            return None
+        pages = [page.extract_text() for page in reader.pages]
     except Exception as error:  # a damaged file makes pypdf raise nearly anything
-        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
         raise DataError(f"{path}: not a PDF file that can be read ({reason}).") from error
+    blank = [str(number) for number, text in enumerate(pages, start=1) if not text.strip()]
+    if 0 < len(blank) < len(pages):
+        _log.warning("%s: %d of %d pages hold no text: %s", path, len(blank), len(pages), ", ".join(blank))
+    return "\n".join(pages)
 
 
 def _library(name: str) -> Any:
@@ -104,7 +144,7 @@ def _library(name: str) -> Any:
         raise MissingModelError(f"reading this format needs {name}: pip install 'corag_ray[data]'.") from error
 
 
-READERS: Mapping[str, Callable[[Path], str]] = {
+READERS: Mapping[str, Callable[[Path], str | None]] = {
     ".txt": _plain,
     ".md": _markdown,
     ".markdown": _markdown,
@@ -112,4 +152,4 @@ READERS: Mapping[str, Callable[[Path], str]] = {
     ".htm": _html,
     ".pdf": _pdf,
 }
-"""Kinds of files by the ends of their names."""
+"""Kinds of files by the ends of their names; a reader gives None for a file that is encrypted."""

@@ -14,17 +14,25 @@ SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
 def is_data_folder(folder: Path) -> bool:
     """Whether a corpus file is there."""
-    return _find(folder, "corpus") is not None
+    return bool(_all_of(folder, "corpus"))
 
 
 def load_data_folder(folder: Path, questions: bool) -> Dataset:
-    """Load the folder; without `questions` it may lack its queries file."""
+    """Load the folder; without `questions` it may lack its queries file.
+
+    Raises:
+        DataError: a file is missing, stands there in several forms, or is broken.
+    """
     corpus, queries = _one_of(folder, "corpus"), _one_of(folder, "queries") if questions else None
     return assemble(folder.resolve().name, str(folder), _read(corpus), _read(queries) if queries else None)
 
 
 def read_queries(folder: Path) -> Iterator[Record] | None:
-    """The records of the folder's queries file, where it has one."""
+    """The records of the folder's queries file, where it has one.
+
+    Raises:
+        DataError: it has several.
+    """
     path = _find(folder, "queries")
     return _read(path) if path else None
 
@@ -33,8 +41,14 @@ def _read(path: Path) -> Iterator[Record]:
     return read_parquet(path) if path.suffix == ".parquet" else read_jsonl(path)
 
 
+def _all_of(folder: Path, stem: str) -> list[Path]:
+    return [folder / f"{stem}{suffix}" for suffix in SUFFIXES if (folder / f"{stem}{suffix}").is_file()]
+
+
 def _find(folder: Path, stem: str) -> Path | None:
-    found = [folder / f"{stem}{suffix}" for suffix in SUFFIXES if (folder / f"{stem}{suffix}").is_file()]
+    found = _all_of(folder, stem)
+    if len(found) > 1:
+        raise DataError(f"{folder} holds {' and '.join(path.name for path in found)}: leave one of them.")
     return found[0] if found else None
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
-from corag_ray.datasets.records import Record
-from corag_ray.errors import ConfigError, DataError, MissingModelError
+from corag_ray.datasets.records import Record, without_nulls
+from corag_ray.errors import ConfigError, DataError, MissingModelError, unknown_name
 
+_log = logging.getLogger(__name__)
 LEAST_RELEVANT = 1
 
 
@@ -33,10 +36,11 @@ def load_ir_datasets(name: str, questions: bool) -> Dataset:
 
 
 def _ir_passages(found: Any, source: str) -> Iterator[Record]:
-    for number, doc in enumerate(_fetched(found.docs_iter(), source), start=1):
+    for number, doc in enumerate(_fetched(found.docs_iter, source), start=1):
+        doc_id = _unmarked(doc.doc_id)
         record = {
-            "passage_id": doc.doc_id,
-            "doc_id": doc.doc_id,
+            "passage_id": doc_id,
+            "doc_id": doc_id,
             "title": getattr(doc, "title", "") or "",
             "text": doc.text if hasattr(doc, "text") else doc.default_text(),
         }
@@ -45,55 +49,85 @@ def _ir_passages(found: Any, source: str) -> Iterator[Record]:
 
 def _ir_queries(found: Any, source: str) -> Iterator[Record]:
     relevant: dict[str, list[str]] = {}
-    for judgement in _fetched(found.qrels_iter(), source):
+    for judgement in _fetched(found.qrels_iter, source):
+        judged = relevant.setdefault(_unmarked(judgement.query_id), [])
         if judgement.relevance >= LEAST_RELEVANT:
-            relevant.setdefault(judgement.query_id, []).append(judgement.doc_id)
-    for number, query in enumerate(_fetched(found.queries_iter(), source), start=1):
+            judged.append(judgement.doc_id)
+    if not relevant:
+        raise DataError(f"{source} holds no judgement: name a set that does.")
+    for number, query in enumerate(_fetched(found.queries_iter, source), start=1):
+        query_id = _unmarked(query.query_id)
         yield (
             f"{source} query {number}",
             {
-                "query_id": query.query_id,
+                "query_id": query_id,
                 "question": query.text if hasattr(query, "text") else query.default_text(),
-                "relevant_passage_ids": list(dict.fromkeys(relevant.get(query.query_id, []))),
+                "relevant_passage_ids": list(dict.fromkeys(relevant.pop(query_id, []))),
             },
         )
+    if relevant:
+        _log.warning("%s: %d judged queries are not among its queries: %s", source, len(relevant), min(relevant))
+
+
+def _unmarked(name: str) -> str:
+    """An id without the byte order mark that the library leaves at the head of a file's first one."""
+    return name.removeprefix("\ufeff")
 
 
 def load_hub(name: str, questions: bool) -> Dataset:
-    """`hub:NAME`: a set, or a local folder of one, with the configurations `corpus` and `queries`.
+    """`hub:NAME[:SPLIT]`: a set, or a local folder of one, with the configurations `corpus` and `queries`.
+
+    The corpus is taken whole; of the queries, every split, or the one that is named.
 
     Raises:
+        ConfigError: the queries have no such split.
         DataError: it cannot be fetched or read.
     """
     source = f"hub:{name}"
-    queries = _hub_rows(name, "queries") if questions else None
-    return assemble(source, source, _hub_rows(name, "corpus"), queries)
+    if os.path.isdir(name) or ":" not in name:
+        split = None
+    else:
+        name, _, split = name.rpartition(":")
+    passages = _hub_rows(name, "corpus", None)
+    return assemble(source, source, passages, _hub_rows(name, "queries", split) if questions else None)
 
 
-def _hub_rows(name: str, configuration: str) -> Iterator[Record]:
+def _hub_rows(name: str, configuration: str, split: str | None) -> Iterator[Record]:
     library = _library("datasets")
     try:
         splits = library.load_dataset(name, configuration)
     except Exception as error:  # the library raises whatever its transports and builders raise
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         raise DataError(
-            f"hub:{name} ('{configuration}') cannot be loaded ({reason}): check the name, and that the hub is reached "
-            "or the set lies in the library's cache."
+            f"hub:{name} ('{configuration}') cannot be loaded ({_reason(error)}): check the name, and that the hub is "
+            "reached or the set lies in the library's cache."
         ) from error
-    for split, rows in splits.items():
+    if split is not None and split not in splits:
+        raise unknown_name(f"split of hub:{name} ('{configuration}')", split, splits)
+    for part in splits if split is None else [split]:
+        rows = _fetched(splits[part].__iter__, f"hub:{name} {configuration}/{part}")
         for number, row in enumerate(rows, start=1):
-            yield f"hub:{name} {configuration}/{split} row {number}", {k: v for k, v in row.items() if v is not None}
+            yield f"hub:{name} {configuration}/{part} row {number}", without_nulls(row)
 
 
-def _fetched(rows: Iterator[Any], source: str) -> Iterator[Any]:
+def _fetched(rows: Callable[[], Iterable[Any]], source: str) -> Iterator[Any]:
     """What the library gives; its failures to fetch or parse as one sentence."""
+    given = 0
     try:
-        yield from rows
+        for row in rows():
+            yield row
+            given += 1
     except Exception as error:  # the library raises whatever its transports and parsers raise
         raise DataError(
-            f"{source} cannot be fetched or read ({type(error).__name__}: {str(error)[:150]}): "
-            "fetch it on a machine with internet and copy ir_datasets' folder here."
+            f"{source} cannot be fetched or read after its record {given} ({_reason(error)}): fetch it anew, where "
+            "there is internet, and copy the library's folder here."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The kind and the words of what lies behind a library's error, on one line and no longer than a sentence."""
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 
 def _library(name: str) -> Any:

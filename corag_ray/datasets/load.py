@@ -30,30 +30,34 @@ LAYOUTS: dict[str, tuple[Callable[[Path], bool], Callable[[Path, bool], Dataset]
     "document_passages.json (WikiPassageQA)": (is_wikipassageqa, load_wikipassageqa),
     "collection.tsv (MS MARCO passage ranking)": (is_passage_ranking, load_passage_ranking),
     "a file *_v1.1.json or *_v2.1.json (MS MARCO QA)": (is_question_answering, load_question_answering),
-    "documents as .md, .html, .pdf or .txt": (lambda folder: bool(document_files(folder)), load_documents),
 }
-"""Layouts of folders, the first that fits counts: by what it must hold, how that is seen, and its loader."""
+"""Layouts of folders: by what it must hold, how that is seen, and its loader."""
+DOCUMENTS = "documents as .md, .html, .pdf or .txt"
+"""The layout of a folder that has none of `LAYOUTS`; beside their files, such documents are notes of the data set."""
 
 
 def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
     """The sample, a folder by path or by name under `$CORAG_DATA` (default `data/`), or a library's set.
 
     Args:
-        name_or_path: which data; `ir_datasets:ID` and `hub:NAME` name sets of these libraries.
+        name_or_path: which data; `ir_datasets:ID` and `hub:NAME[:SPLIT]` name sets of these libraries.
         questions: whether they are wanted; without, a folder may lack them.
 
     Raises:
         ConfigError: no such name; the message suggests one.
-        DataError: a file is missing, empty or broken (file and line are named).
+        DataError: a file is missing, empty or broken (file and line are named), or two layouts stand in one folder.
     """
     library, colon, name = name_or_path.partition(":")
     if colon and library in LIBRARIES:
         return LIBRARIES[library](name, questions)
     folder = _find_folder(name_or_path)
-    for fits, load in LAYOUTS.values():
-        if fits(folder):
-            return load(folder, questions)
-    raise DataError(f"{folder} has no layout that is known; a folder must hold one of: {'; '.join(LAYOUTS)}.")
+    fitting = [layout for layout, (fits, _) in LAYOUTS.items() if fits(folder)]
+    if len(fitting) == 1:
+        return LAYOUTS[fitting[0]][1](folder, questions)
+    if not fitting and document_files(folder):
+        return load_documents(folder, questions)
+    found = f"holds more than one layout ({'; '.join(fitting)})" if fitting else "has no layout that is known"
+    raise DataError(f"{folder} {found}; a folder must hold one of: {'; '.join([*LAYOUTS, DOCUMENTS])}.")
 
 
 def _find_folder(name_or_path: str) -> Path:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
-from corag_ray.datasets.records import Record, open_bytes, read_jsonl, read_lines, read_tsv
+from corag_ray.datasets.records import (
+    Record,
+    no_key_twice,
+    open_bytes,
+    read_jsonl,
+    read_lines,
+    read_tsv,
+    text_of,
+    texts_of,
+)
 from corag_ray.errors import DataError
 
 NO_ANSWER = "No Answer Present."
-QA_NAMES = ("*_v1.1.json", "*_v1.1.json.gz", "*_v2.1.json", "*_v2.1.json.gz")
+QA_NAMES = ("*_v1.1.json", "*_v2.1.json", "*_v2.1_public.json")
+LEAST_RELEVANT = 1
+_GRADE = re.compile(r"-?[0-9]{1,9}")
 
 
 def is_passage_ranking(folder: Path) -> bool:
@@ -32,33 +45,35 @@ def load_passage_ranking(folder: Path, questions: bool) -> Dataset:
 
 
 def _judged(folder: Path) -> Iterator[Record]:
-    relevant: dict[str, list[str]] = {}
+    """The queries that are judged; the published tables overlap, so a query may stand in several with one text."""
+    grades = _grades(folder)
+    asked: dict[str, tuple[Path, str]] = {}
+    for path in _files(folder, "queries*.tsv"):
+        for place, (query_id, question) in read_tsv(path, 2):
+            before, text = asked.get(query_id, (path, question))
+            if query_id not in grades or (before != path and text == question):
+                continue
+            asked[query_id] = (path, question)
+            relevant = [passage_id for passage_id, grade in grades[query_id].items() if grade >= LEAST_RELEVANT]
+            yield place, {"query_id": query_id, "question": question, "relevant_passage_ids": relevant}
+    if unasked := grades.keys() - asked.keys():
+        raise DataError(f"{folder}: {len(unasked)} judged queries stand in no queries*.tsv: '{min(unasked)}'.")
+
+
+def _grades(folder: Path) -> dict[str, dict[str, int]]:
+    """Grades by query and passage, in the order of the files."""
+    grades: dict[str, dict[str, int]] = {}
     for path in _files(folder, "qrels*.tsv"):
         for place, line in read_lines(path):
             fields = line.split()
-            if len(fields) != 4 or not fields[3].lstrip("-").isdigit():
+            if len(fields) != 4 or not _GRADE.fullmatch(fields[3]):
                 raise DataError(f"{place}: expected query, 0, passage and a grade, found '{line.strip()[:60]}'.")
             query_id, _, passage_id, grade = fields
-            found = relevant.setdefault(query_id, [])
-            if int(grade) >= 1:
-                found.append(passage_id)
-    if not relevant:
+            if grades.setdefault(query_id, {}).setdefault(passage_id, int(grade)) != int(grade):
+                raise DataError(f"{place}: passage '{passage_id}' has another grade for query '{query_id}' before.")
+    if not grades:
         raise DataError(f"{folder} has no qrels*.tsv with judgements.")
-    unasked = set(relevant)
-    for path in _files(folder, "queries*.tsv"):
-        for place, (query_id, question) in read_tsv(path, 2):
-            if query_id in relevant:
-                unasked.discard(query_id)
-                yield (
-                    place,
-                    {
-                        "query_id": query_id,
-                        "question": question,
-                        "relevant_passage_ids": list(dict.fromkeys(relevant[query_id])),
-                    },
-                )
-    if unasked:
-        raise DataError(f"{folder}: {len(unasked)} judged queries stand in no queries*.tsv: '{min(unasked)}'.")
+    return grades
 
 
 def is_question_answering(folder: Path) -> bool:
@@ -76,19 +91,32 @@ def load_question_answering(folder: Path, questions: bool) -> Dataset:
 
 def _entries(path: Path) -> Iterator[Record]:
     """Version 2.1 is one object of columns, {"query": {"0": ..}, ..}; version 1.1 an object a line."""
-    with open_bytes(path) as content:
-        try:
-            whole = json.loads(content.read().decode("utf-8-sig"))
-        except (ValueError, OSError, EOFError, RecursionError):
-            whole = None  # lines, or broken: the reader of lines names the place
-    if not isinstance(whole, dict) or not isinstance(whole.get("query"), dict):
+    if _is_lines(path):
         yield from read_jsonl(path)
         return
-    for row in whole["query"]:
-        try:
-            yield f"{path} row {row}", {key: column[row] for key, column in whole.items()}
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{path} row {row}: a column lacks this row.") from error
+    try:
+        with open_bytes(path) as content:
+            whole = json.loads(content.read().decode("utf-8-sig"), object_pairs_hook=no_key_twice)
+    except (ValueError, OSError, EOFError, zlib.error, RecursionError) as error:
+        raise DataError(f"{path}: neither a JSON object a line nor one of columns ({error}).") from error
+    rows = whole.get("query") if isinstance(whole, dict) else None
+    if not isinstance(rows, dict):
+        raise DataError(f"{path}: expected one JSON object of columns, with one called 'query'.")
+    for name, column in whole.items():
+        if not isinstance(column, dict) or column.keys() != rows.keys():
+            raise DataError(f"{path}: column '{name}' must be an object with the rows of the column 'query'.")
+    for row in rows:
+        yield f"{path} row {row}", {name: column[row] for name, column in whole.items()}
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether the first line is JSON by itself and no object of columns."""
+    _, line = next(read_lines(path))
+    try:
+        first = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return not isinstance(first, dict) or not isinstance(first.get("query"), dict)
 
 
 def _passage_list(place: str, entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -100,28 +128,27 @@ def _passage_list(place: str, entry: Mapping[str, Any]) -> list[Mapping[str, Any
 
 def _passages(place: str, entry: Mapping[str, Any]) -> Iterator[Record]:
     for number, passage in enumerate(_passage_list(place, entry)):
-        passage_id = f"{entry.get('query_id')}-{number}"
+        passage_id = f"{text_of(place, entry, 'query_id')}-{number}"
         if "passage_text" not in passage:
             raise DataError(f"{place}: passage {number} has no 'passage_text'.")
         yield place, {"passage_id": passage_id, "doc_id": passage_id, "text": passage["passage_text"]}
 
 
 def _query(place: str, entry: Mapping[str, Any]) -> Record:
-    selected = [n for n, passage in enumerate(_passage_list(place, entry)) if passage.get("is_selected") == 1]
-    answers = entry.get("answers") or []
-    if not isinstance(answers, list):
-        raise DataError(f"{place}: 'answers' must be a list, found {type(answers).__name__}.")
+    marks = [passage.get("is_selected") for passage in _passage_list(place, entry)]
+    if not all(mark in (None, 0, 1) for mark in marks):
+        raise DataError(f"{place}: 'is_selected' of a passage must be 0 or 1.")
     return place, {
         "query_id": entry.get("query_id"),
         "question": entry.get("query"),
-        "answers": [answer for answer in answers if answer != NO_ANSWER],
-        "relevant_passage_ids": [f"{entry.get('query_id')}-{n}" for n in selected],
+        "answers": [answer for answer in texts_of(place, entry, "answers") if answer != NO_ANSWER],
+        "relevant_passage_ids": [f"{entry.get('query_id')}-{n}" for n, mark in enumerate(marks) if mark],
         "meta": {"kind": entry["query_type"]} if isinstance(entry.get("query_type"), str) else {},
     }
 
 
 def _qa_files(folder: Path) -> list[Path]:
-    return sorted(path for name in QA_NAMES for path in folder.glob(name))
+    return [path for name in QA_NAMES for path in _files(folder, name)]
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

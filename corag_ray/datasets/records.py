@@ -27,12 +27,24 @@ def read_jsonl(path: Path) -> Iterator[Record]:
     """
     for place, line in read_lines(path):
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=no_key_twice)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{place}: not a line of JSON in UTF-8 ({error}).") from error
         if not isinstance(record, dict):
             raise DataError(f"{place}: expected a JSON object, found {type(record).__name__}.")
         yield place, record
+
+
+def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of JSON that these pairs make.
+
+    Raises:
+        ValueError: a key stands twice, so that one of its values would be lost.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def read_tsv(path: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
@@ -52,19 +64,22 @@ def read_lines(path: Path) -> Iterator[tuple[str, str]]:
     """(place, text) of every line that is not blank, plain or gzipped.
 
     Raises:
-        DataError: the file cannot be read, or a line is no UTF-8.
+        DataError: the file cannot be read, has no such line, or a line is no UTF-8.
     """
-    place = f"{path}:1"
+    place, empty = f"{path}:1", True
     try:
         with open_bytes(path) as lines:
             for number, line in enumerate(lines, start=1):
                 place = f"{path}:{number}"
                 if line.strip():
+                    empty = False
                     yield place, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{place}: not a line of text in UTF-8 ({error}).") from error
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{place}: cannot be read ({error}).") from error
+    if empty:
+        raise DataError(f"{path}: the file is empty: it holds no line.")
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
@@ -83,23 +98,32 @@ def read_parquet(path: Path) -> Iterator[Record]:
         for batch in pq.ParquetFile(path).iter_batches(ROWS_A_BATCH):
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path} row {number}", {key: value for key, value in row.items() if value is not None}
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+                yield f"{path} row {number}", without_nulls(row)
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} after row {number}: not a parquet file that can be read ({reason}).") from error
+
+
+def without_nulls(value: Any) -> Any:
+    """A row without the keys that are null, at any depth: columns hold a null where JSON lines leave the key out."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def text_of(place: str, record: Mapping[str, Any], key: str, default: str | None = None) -> str:
     """A string of a record; a whole number serves as an id.
 
     Raises:
-        DataError: it is missing, no string, or holds half of a character.
+        DataError: it is missing, no string, an id without a character, or holds half of a character.
     """
-    value = record.get(key, default)
-    if isinstance(value, int) and not isinstance(value, bool) and key.endswith(("_id", "_ids")):
+    value, is_id = record.get(key, default), key.endswith(("_id", "_ids"))
+    if isinstance(value, int) and not isinstance(value, bool) and is_id:
         return str(value)
     if not isinstance(value, str):
-        raise DataError(f"{place}: '{key}' must be a string, found {json.dumps(value)[:60]}.")
+        raise DataError(f"{place}: '{key}' must be a string, found {json.dumps(value, default=repr)[:60]}.")
+    if is_id and not value.strip():
+        raise DataError(f"{place}: '{key}' is empty.")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -108,12 +132,14 @@ def text_of(place: str, record: Mapping[str, Any], key: str, default: str | None
 
 
 def texts_of(place: str, record: Mapping[str, Any], key: str) -> list[str]:
-    """A list of strings of a record; `[]` where it is missing.
+    """A list of strings of a record; `[]` where it is missing or null.
 
     Raises:
         DataError: it is no list of strings.
     """
-    value = record.get(key) or []
+    value = record.get(key)
+    if value is None:
+        return []
     if not isinstance(value, list):
         raise DataError(f"{place}: '{key}' must be a list, found {type(value).__name__}.")
     return [text_of(place, {key: item}, key) for item in value]

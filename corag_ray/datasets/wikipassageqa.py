@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corag_ray.datasets.assemble import Dataset, assemble
-from corag_ray.datasets.records import Record, open_bytes, read_tsv
+from corag_ray.datasets.records import Record, no_key_twice, open_bytes, read_tsv
 from corag_ray.errors import DataError
 
 PASSAGES = "document_passages.json"
@@ -33,14 +33,14 @@ def load_wikipassageqa(folder: Path, questions: bool) -> Dataset:
 def _passages(path: Path) -> Iterator[Record]:
     try:
         with open_bytes(path) as content:
-            documents = json.loads(content.read().decode("utf-8-sig"), object_pairs_hook=_no_key_twice)
+            documents = json.loads(content.read().decode("utf-8-sig"), object_pairs_hook=no_key_twice)
     except (ValueError, OSError, RecursionError) as error:
         raise DataError(f"{path}: not a JSON object in UTF-8 ({error}).") from error
     if not isinstance(documents, dict) or not all(isinstance(passages, dict) for passages in documents.values()):
         raise DataError(f"{path}: expected an object of documents, each an object of passages by number.")
     for doc_id, passages in documents.items():
         for number, text in passages.items():
-            if not number.isdigit():
+            if not _is_number(number):
                 raise DataError(f"{path} document {doc_id}: '{number}' is no passage number.")
             yield (
                 f"{path} document {doc_id} passage {number}",
@@ -52,22 +52,19 @@ def _passages(path: Path) -> Iterator[Record]:
             )
 
 
-def _no_key_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _queries(splits: list[Path]) -> Iterator[Record]:
     for path in splits:
         rows = read_tsv(path, len(COLUMNS))
-        place, header = next(rows, (str(path), []))
+        place, header = next(rows)
         if header != COLUMNS:
             raise DataError(f"{place}: the first line must name the columns {', '.join(COLUMNS)}.")
         for place, (query_id, question, doc_id, _, relevant) in rows:
             numbers = [number.strip() for number in relevant.split(",") if number.strip()]
-            if not all(number.isdigit() for number in numbers):
+            if not all(_is_number(number) for number in numbers):
                 raise DataError(f"{place}: RelevantPassages must be numbers parted by commas, found '{relevant[:40]}'.")
             yield (
                 place,

@@ -67,7 +67,7 @@ def test_a_killed_run_goes_on_and_ends_byte_for_byte_as_an_uninterrupted_one(
         "from pathlib import Path\n"
         "from corag_ray.batch.benchmark import run_benchmark\n"
         "from corag_ray.config import Config\n"
-        "from corag_ray.datasets.folder import load_dataset\n"
+        "from corag_ray.datasets.load import load_dataset\n"
         "config = Config.model_validate_json(sys.argv[1])\n"
         "def advance(done, total):\n"
         "    if done == 4: os.kill(os.getpid(), signal.SIGKILL)\n"

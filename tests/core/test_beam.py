@@ -44,6 +44,11 @@ def test_ties_go_to_the_cheaper_then_to_the_first():
     assert beam.best() == ((1,), 0.5)
 
 
+def test_of_equal_scores_the_first_asked_are_kept():
+    beam = BeamSearch(candidates((1, 1, 1)), 3, BeamParams(width=1, on_no_gain="continue"))
+    assert run(beam, lambda combination: 0.5) == [(0,), (1,), (2,), (0, 1), (0, 2), (0, 1, 2)]
+
+
 def test_a_set_is_scored_once_when_order_does_not_matter():
     _, asked = search(width=3, order_matters=False, on_no_gain="continue")
     assert asked == [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]

@@ -1,11 +1,13 @@
 """Redundancy-aware filling, worked by hand on four candidates of which 0 and 1 say nearly the same."""
 
+import random
+
 import pytest
-from core.scoring import run
+from core.scoring import random_candidates, run
 
 from corag_ray.core.diverse import CoverageParams, DiverseFill, MmrParams, SimilarityPenaltyParams
 from corag_ray.core.strategy import Candidates
-from corag_ray.errors import ConfigError
+from corag_ray.errors import ConfigError, ProtocolError
 
 RELEVANCE = (0.9, 0.8, 0.6, 0.2)
 SIMILARITY = ((1.0, 0.9, 0.1, 0.0), (0.9, 1.0, 0.2, 0.0), (0.1, 0.2, 1.0, 0.3), (0.0, 0.0, 0.3, 1.0))
@@ -23,6 +25,14 @@ def test_mmr_passes_over_the_near_duplicate():
     assert chosen(MmrParams(weight=0.5)) == ((0, 2), 0.9)
     # then 3: .1 - .5*.3 = -.05, 1: .4 - .45 = -.05: a tie goes to the more relevant
     assert chosen(MmrParams(weight=0.5), budget=3) == ((0, 2, 1), 0.9)
+
+
+def test_mmr_rewards_what_is_opposed_to_all_chosen():
+    # after 0: 1 is worth .5*.5 + .5*.8 = .65, 2 is worth .5*.55 - 0 = .275
+    similarity = ((1.0, -0.8, 0.0), (-0.8, 1.0, 0.0), (0.0, 0.0, 1.0))
+    search = DiverseFill(Candidates((1,) * 3, (0.0,) * 3, (0,) * 3, (0,) * 3, similarity), 2, MmrParams(weight=0.5))
+    run(search, lambda combination: (0.9, 0.5, 0.55)[combination[0]])
+    assert search.best() == ((0, 1), 0.9)
 
 
 def test_mmr_of_weight_one_is_the_ranking():
@@ -47,6 +57,30 @@ def test_coverage_prefers_the_best_single_where_the_cheap_start_was_worth_less()
     assert chosen(CoverageParams(cost_power=0.0), budget=10, costs=(10, 10, 10, 1)) == ((1,), 0.8)
 
 
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_coverage_is_worth_what_the_published_listing_finds_from_the_sets_values_alone(power):
+    for seed in range(100):
+        rng = random.Random(seed)
+        candidates, budget = random_candidates(rng, 6), rng.randint(3, 25)
+        costs, relevance = candidates.costs, [rng.random() for _ in range(6)]
+
+        def worth(chosen, candidates=candidates, relevance=relevance):
+            nearest = (max((candidates.similarity[n][other] for n in chosen), default=0.0) for other in range(6))
+            return sum(weight * max(near, 0.0) for weight, near in zip(relevance, nearest, strict=True))
+
+        picked, left = [], set(range(6))
+        while left:  # Lin and Bilmes's algorithm 1: the best ratio of all, taken if it fits, dropped if not
+            best = max(left, key=lambda n: (worth([*picked, n]) - worth(picked)) / costs[n] ** power)
+            left.remove(best)
+            if sum(costs[n] for n in [*picked, best]) <= budget:
+                picked.append(best)
+        singles = [[n] for n in range(6) if costs[n] <= budget]
+        search = DiverseFill(candidates, budget, CoverageParams(cost_power=power))
+        run(search, lambda combination, relevance=relevance: relevance[combination[0]])
+        chosen, _ = search.best() or ((), 0.0)
+        assert worth(chosen) == pytest.approx(max(map(worth, [picked, *singles])))
+
+
 @pytest.mark.parametrize("params", [MmrParams(), CoverageParams(), SimilarityPenaltyParams()])
 def test_nothing_scored_or_nothing_fitting_chooses_nothing(params):
     assert chosen(params, relevance=(None,) * 4) is None
@@ -58,5 +92,11 @@ def test_bad_parameters_are_refused():
         MmrParams(weight=1.5)
     with pytest.raises(ConfigError, match="penalty must be a finite number"):
         SimilarityPenaltyParams(penalty=float("nan"))
-    with pytest.raises(ConfigError, match="cost_power must be a finite number"):
-        CoverageParams(cost_power=-1)
+    for power in (-1, 200, float("nan")):  # 100 tokens to the power of 200 is no float
+        with pytest.raises(ConfigError, match=r"cost_power must lie in 0\.\.10"):
+            CoverageParams(cost_power=power)
+
+
+def test_candidates_without_similarities_are_refused():
+    with pytest.raises(ProtocolError, match=r"needs Candidates\.similarity of all 2 candidates, not of 0"):
+        DiverseFill(Candidates((1, 1), (0.0, 0.0), (0, 0), (0, 0)), 2, MmrParams())

@@ -61,6 +61,28 @@ def test_within_the_budget_no_chunk_twice_and_nothing_asked_twice(name):
     assert chosen > CASES / 2
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_asks_are_repeatable_and_may_be_told_in_pieces_with_an_answer_at_any_time(name):
+    make, params = STRATEGIES[name]
+    for seed in range(100):
+        candidates, budget, missing = case(seed)
+        rng = random.Random(seed)
+        whole, pieces = make(candidates, budget, params), make(candidates, budget, params)
+
+        def score(combination, seed=seed, missing=missing, candidates=candidates):
+            return score_of(seed, combination, order_matters=candidates.order_matters, missing=missing)
+
+        asked, told = run(whole, score), []
+        while part := pieces.ask(limit := rng.randint(1, 9)):
+            assert pieces.ask(limit) == part
+            part = part[: rng.randint(1, len(part))]
+            pieces.tell({combination: score(combination) for combination in part})
+            told += part
+            combination, _ = pieces.best() or ((), 0.0)
+            assert sum(candidates.costs[n] for n in combination) <= budget
+        assert (told, pieces.best()) == (asked, whole.best())
+
+
 def test_the_answer_is_the_same_in_any_company():
     for seed in range(60):
         cases = {name: case(f"{seed} {name}") for name in STRATEGIES}

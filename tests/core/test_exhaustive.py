@@ -48,6 +48,9 @@ def test_counts_by_hand():
     assert num_combinations(4, 2, ordered=True) == 4 + 12
     assert num_combinations(4, 2, ordered=False) == 4 + 6
     assert num_combinations(2, 5, ordered=True) == 2 + 2
+    assert (
+        num_combinations(2, 10**12, ordered=True) == 2 + 2
+    )  # at once: sizes above the candidates are not gone through
 
 
 def test_more_than_twenty_thousand_are_refused_with_their_number():

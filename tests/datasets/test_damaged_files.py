@@ -1,10 +1,11 @@
 """Damaged files of every layout: loaded completely right, or refused in one sentence that names the file; nothing lost.
 
 Each case is a change of one file's bytes. `same` changes must load as the sound folder does; `refused` ones must raise
-a `DataError` (or a missing file's error) of one line that names the file or its folder. A change that has no meaning
-in a format (an unknown column in plain text) is not listed for it.
+a `DataError` of one line that names the file, or its folder where the fault is in no file alone. A change that has
+no meaning in a format (an unknown column in plain text) is not listed for it.
 """
 
+import datetime
 import gzip
 import io
 import json
@@ -20,6 +21,7 @@ from corag_ray.errors import CoragError
 BOM = b"\xef\xbb\xbf"
 LATIN = "café".encode("latin-1")
 HUGE = "tea " * 300_000
+OF_THE_FOLDER = {"refused: no rows", "refused: no object", "refused: unasked"}
 
 
 def cut(content):
@@ -80,6 +82,9 @@ JSONL_CASES = {
             "refused: deep": add(b"[" * 99_999 + b"\n"),
             "refused: csv": become(b"passage_id,text\n7,tea\n"),
             "refused: two on a line": replace(b"}\n", b"} "),
+            "refused: key twice": replace(b'"text"', b'"text": "lost", "text"'),
+            "refused: no id": replace(b'"passage_id": "7"', b'"passage_id": " "'),
+            "refused: carriage returns alone": lambda c: c.replace(b"\n", b"\r"),
         }.items()
     },
     **{
@@ -92,6 +97,8 @@ JSONL_CASES = {
             "refused: other key": replace(b'"question"', b'"query"'),
             "refused: duplicate id": lambda c: c + c.splitlines(keepends=True)[0],
             "refused: relevant": replace(b'["7"]', b'"7"'),
+            "refused: relevant of no words": replace(b'["7"]', b'""'),
+            "refused: no words": replace(b'"When did tea come?"', b'"  "'),
             "refused: latin": add(LATIN + b"\n"),
         }.items()
     },
@@ -124,6 +131,8 @@ PARQUET_CASES = {
         "refused: number": become(parquet([{"passage_id": "7", "text": 5}])),
         "refused: null text": become(parquet([PASSAGES[0], {"passage_id": "8", "doc_id": "d8", "text": None}])),
         "refused: list": become(parquet([{"passage_id": "7", "text": ["x"]}])),
+        "refused: bytes": become(parquet([{"passage_id": "7", "text": b"x"}])),
+        "refused: day": become(parquet([{"passage_id": "7", "text": datetime.date(1660, 1, 1)}])),
         "refused: duplicate id": become(parquet([*PASSAGES, PASSAGES[0]])),
         "refused: jsonl": become(jsonl(PASSAGES)),
         "same: bom over the first mark, which nothing reads": lambda c: BOM + c[3:],
@@ -145,6 +154,8 @@ WIKI_CASES = {
             "refused: flat": become(b'{"d7": "tea"}'),
             "refused: no object": become(b"{}"),
             "refused: named passage": replace(b'{"7":', b'{"seven":'),
+            "refused: raised passage": replace(b'{"7":', '{"²":'.encode()),
+            "refused: passage twice": replace(b'{"7":', b'{"7": "lost", "7":'),
             "refused: duplicate document": replace(b'"d8":', b'"d7":'),
             "refused: latin": replace(b"Tea", LATIN),
             "refused: number": replace(b'"Tea came to Britain in 1660."', b"1"),
@@ -192,6 +203,9 @@ MARCO_CASES = {
             "refused: empty": become(b""),
             "refused: three columns": become(b"q1 7 1\n"),
             "refused: word": replace(b"\t1\n", b"\tyes\n"),
+            "refused: minus": replace(b"\t1\n", b"\t--1\n"),
+            "refused: raised": replace(b"\t1\n", "\t²\n".encode()),
+            "refused: other grade": add(b"q1\t0\t7\t0\n"),
             "refused: unasked": add(b"q9\t0\t7\t1\n"),
             "refused: latin": add(LATIN),
         }.items()
@@ -222,6 +236,8 @@ QA_CHANGES = {
     "refused: nul": become(b"\0\0\0"),
     "refused: text": become(b"tea\n"),
     "refused: utf-16": lambda c: c.decode().encode("utf-16"),
+    "refused: key twice": replace(b'"passage_text"', b'"passage_text": "lost", "passage_text"'),
+    "refused: mark": replace(b'"is_selected": 1', b'"is_selected": "1"'),
     "same: bom": lambda c: BOM + c,
 }
 QA1_CASES = {
@@ -248,6 +264,8 @@ QA2_CASES = {
         "refused: answers": replace(b'["yes"]', b'"yes"'),
         "refused: passages": replace(b'"passages": {"0": [', b'"passages": {"0": [3, '),
         "refused: column": replace(b'"answers": {"0"', b'"answers": 5, "other": {"0"'),
+        "refused: long column": replace(b'{"0": ["yes"]', b'{"9": ["lost"], "0": ["yes"]'),
+        "refused: row twice": replace(b'{"0": ["yes"]', b'{"0": ["lost"], "0": ["yes"]'),
     }.items()
 }
 DOCUMENT_CASES = {
@@ -268,6 +286,9 @@ DOCUMENT_CASES = {
             "same: crlf": crlf,
             "refused: latin": become(LATIN),
             "same: comment": add(b"\n<!-- no -->\n"),
+            "refused: utf-16": lambda c: c.decode().encode("utf-16"),
+            "refused: cut in a character": add("茶".encode()[:2]),
+            "refused: deep": add(b"\n" + b"> " * 9999 + b"x"),
         }.items()
     },
     **{
@@ -278,6 +299,8 @@ DOCUMENT_CASES = {
             "same: unclosed": lambda c: c.replace(b"</body></html>", b""),
             "same: script": replace(b"</nav>", b"</nav><script>no()</script>"),
             "refused: latin": add(LATIN),
+            "refused: utf-16": lambda c: c.decode().encode("utf-16"),
+            "same: deep": replace(b"<h1>", b"<div>" * 9999 + b"<h1>"),
         }.items()
     },
     **{
@@ -289,6 +312,7 @@ DOCUMENT_CASES = {
             "refused: head": become(b"%PDF-1.4\n"),
             "same: no root, which is found all the same": replace(b"/Root 1 0 R", b""),
             "refused: html": become(b"<html>"),
+            **{f"refused: cut at {n}": first(n) for n in (9, 120, 330, 420, 560)},
         }.items()
     },
 }
@@ -323,19 +347,29 @@ def test_a_damaged_file_loads_right_or_is_refused_by_name(tmp_path, layout, name
     with pytest.raises(CoragError) as refusal:
         load_dataset(folder)
     message = str(refusal.value)
-    assert name in message or folder in message
+    assert (folder if case in OF_THE_FOLDER else name) in message
     assert len(message.splitlines()) == 1
     assert len(message) < 600
 
 
-@pytest.mark.parametrize("layout", ["jsonl", "msmarco passages"])
+HUGE_FILES = {
+    "jsonl": {"corpus.jsonl": jsonl([*PASSAGES, {"passage_id": "x", "text": HUGE}])},
+    "gzip": {"corpus.jsonl.gz": gzip.compress(jsonl([*PASSAGES, {"passage_id": "x", "text": HUGE}]))},
+    "parquet": {"corpus.parquet": parquet([*PASSAGES, {"passage_id": "x", "text": HUGE}])},
+    "wikipassageqa": {"document_passages.json": json.dumps({"d7": {"7": "tea"}, "x": {"1": HUGE}}).encode()},
+    "msmarco passages": {"collection.tsv": f"7\ttea\nx\t{HUGE}\n".encode()},
+    "msmarco qa 1.1": {"dev_v1.1.json": jsonl([qa_entry("q1") | {"passages": [{"passage_text": HUGE}]}])},
+    "msmarco qa 2.1": {"dev_v2.1.json": columns([qa_entry("q1") | {"passages": [{"passage_text": HUGE}]}])},
+    "documents": {"e.md": HUGE.encode(), "e.txt": HUGE.encode(), "e.html": b"<p>" + HUGE.encode()},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_huge_line_is_kept_whole(tmp_path, layout):
-    files = dict(LAYOUTS[layout])
-    if layout == "jsonl":
-        files["corpus.jsonl"] += jsonl([{"passage_id": "x", "text": HUGE}])
-    else:
-        files["collection.tsv"] += f"x\t{HUGE}\n".encode()
-    assert load_dataset(write(tmp_path, files)).documents[-1].text.strip() == HUGE.strip()
+    files = HUGE_FILES[layout]
+    documents = load_dataset(write(tmp_path, LAYOUTS[layout] | files), questions=False).documents
+    texts = [document.text.strip() for document in documents if len(document.text) > 999]
+    assert texts == [HUGE.strip()] * len(files)
 
 
 def test_questions_of_the_sound_folders_are_all_there(tmp_path):

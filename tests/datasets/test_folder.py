@@ -289,13 +289,13 @@ def test_a_file_that_is_called_gz_and_is_not_is_named(load):
 
 @pytest.mark.parametrize("corpus", [b"", b"\n \n"])
 def test_an_empty_corpus_is_refused(load, corpus):
-    with pytest.raises(DataError, match="the corpus is empty: it holds no passage"):
+    with pytest.raises(DataError, match=r"corpus\.jsonl: the file is empty: it holds no line"):
         load(corpus)
 
 
 @pytest.mark.parametrize("queries", [b"", b"\n \n"])
 def test_an_empty_queries_file_is_refused(load, queries):
-    with pytest.raises(DataError, match="the file of queries holds no question"):
+    with pytest.raises(DataError, match=r"queries\.jsonl: the file is empty: it holds no line"):
         load(queries=queries)
 
 
