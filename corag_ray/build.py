@@ -109,7 +109,7 @@ def build_generator(config: Config) -> Generator:
         from corag_ray.models.openai_generator import OpenAIGenerator, ServerSettings
 
         settings = server.model_dump(exclude={"tokenizer", "context_window"})
-        return OpenAIGenerator(ServerSettings(**settings, seed=config.seed))
+        return OpenAIGenerator(ServerSettings(**settings, seed=config.seed), build_tokenizer(config))
     compute(config).apply()
     from corag_ray.models.generator import ChatTokenizer, TransformersGenerator
 
@@ -122,8 +122,10 @@ def build_answerer(config: Config) -> pipeline.Answerer:
     return pipeline.Answerer(build_generator(config), config.generation.max_new_tokens)
 
 
-def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipeline.Selector:
-    """The first half of the pipeline, over a finished index."""
+def build_selector(
+    config: Config, index_folder: Path, spec: IndexSpec, *, keep_searches: bool = False
+) -> pipeline.Selector:
+    """The first half of the pipeline, over a finished index; `keep_searches` hands out searches with their choices."""
     embedder = build_embedder(config)
     index = open_index(index_folder, spec, embedder, config.retrieval.kind)
     return pipeline.Selector(
@@ -137,6 +139,7 @@ def build_selector(config: Config, index_folder: Path, spec: IndexSpec) -> pipel
         num_candidates=config.retrieval.num_candidates,
         budget_tokens=config.budget_tokens,
         max_new_tokens=config.generation.max_new_tokens,
+        keep_searches=keep_searches,
     )
 
 
@@ -214,6 +217,16 @@ def prepare_weights(config: Config) -> None:
         raise ConfigError(
             f"generation.server.tokenizer: {server.tokenizer} holds no tokenizer.json; put the model's there."
         )
+
+
+def describe(config: Config, name: str) -> dict[str, str]:
+    """A method's settings by name, as text."""
+    method = config.methods[name]
+    told = {"method": name, "budget": f"{config.budget_tokens} tokens", "retrieval": config.retrieval.kind}
+    if method.strategy is None:
+        return told | {"source": method.source}
+    params = {field: str(value) for field, value in dataclasses.asdict(method.strategy.params).items()}
+    return told | {"reranker": method.reranker, "strategy": method.strategy.kind, "order": method.order} | params
 
 
 def _method(method: Method) -> pipeline.Method:

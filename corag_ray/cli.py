@@ -50,20 +50,24 @@ def ask(
     method: Annotated[str, typer.Option(help="A method of the configuration.")] = "corag",
     deterministic: Deterministic = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    show_steps: Annotated[bool, typer.Option("--steps", help="Show the seven steps from query to answer.")] = False,
     root: Root = RUNS,
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
     from corag_ray.batch.index_job import ensure_index
     from corag_ray.build import (
         build_answerer,
+        build_embedder,
         build_selector,
         default_index_folder,
+        describe,
         index_spec,
         prepare_weights,
         settle,
     )
     from corag_ray.datasets.load import load_dataset
     from corag_ray.prompts import LANGUAGES
+    from corag_ray.reports.steps import Steps, render_steps
     from corag_ray.types import Question
 
     run = load_config(config, {"dataset": data, "budget_tokens": budget, "deterministic": deterministic})
@@ -79,12 +83,21 @@ def ask(
     folder = default_index_folder(root, run, dataset)
     with _bars() as bars:
         ensure_index(run, dataset, folder, _advance(bars, "indexing"))
-    selector = build_selector(run, folder, index_spec(run, dataset))
+    selector = build_selector(run, folder, index_spec(run, dataset), keep_searches=show_steps)
     [plan] = selector.select([Question("asked", question, language=language)])
     if plan.error is not None:
         raise plan.error
     chosen = plan.methods[method]
-    answer = build_answerer(run).answer([plan])[0][method].text if run.generation.enabled else None
+    written = build_answerer(run).answer([plan])[0].get(method) if run.generation.enabled else None
+    if plan.error is not None:
+        raise plan.error
+    answer = written.text if written else None
+    if show_steps:
+        [vector] = [None] if run.retrieval.kind == "lexical" else build_embedder(run).embed([question])
+        strategy = run.methods[method].strategy
+        params = strategy.params if strategy else None
+        for panel in render_steps(Steps(plan, method, describe(run, method), vector, chosen.search, written, params)):
+            screen.print(panel)
     sources = [
         {"doc_id": c.doc_id, "start": c.start, "end": c.end, "cost": c.cost, "text": c.text} for c in chosen.selection
     ]

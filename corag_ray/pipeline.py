@@ -62,6 +62,8 @@ class Choice:
     context_tokens: int = 0
     latency_ms: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    search: Strategy | None = field(default=None, repr=False)
+    """The finished search, where the selector was asked to keep it: for explanations."""
 
 
 @dataclass(slots=True)
@@ -102,8 +104,10 @@ class Selector:
         num_candidates: int,
         budget_tokens: int,
         max_new_tokens: int,
+        keep_searches: bool = False,
     ) -> None:
         """`max_new_tokens` is kept free in the generator's window for the answer."""
+        self._keep_searches = keep_searches
         self._store = store
         self._first_stage = first_stage
         self._vectors = vectors
@@ -220,6 +224,7 @@ class Selector:
         per_pair = _ms_since(started) / max(1, sum(pairs))
         for search, asked in zip(searches, pairs, strict=True):
             choice = search.choice
+            choice.search = search.strategy if self._keep_searches else None
             choice.pairs, choice.latency_ms["search"] = asked, asked * per_pair
             if (best := search.strategy.best()) is not None:
                 combination, choice.score = best

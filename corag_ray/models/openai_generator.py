@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
 from corag_ray.errors import ConfigError, CoragError, RowError
+from corag_ray.models.protocols import PromptTokenizer
 from corag_ray.types import Generation
 
 MOST_BYTES = 4_000_000
 """Of one response, at most: a server is not trusted to end."""
-LONGEST_WAIT_S = 30.0
+LONGEST_BACKOFF_S = 30.0
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 REFUSED_PROMPT = frozenset({400, 413, 422})
 
@@ -31,7 +35,8 @@ class ServerSettings:
     """Where the server is and how patiently it is asked.
 
     `key_variable` names the environment variable that holds the key; without that variable no key is sent. `timeout_s`
-    bounds every read, `attempts` the tries of one prompt, `concurrency` the prompts under way.
+    bounds every read, `attempts` the tries of one prompt and `total_s` their time with all waits, `concurrency` the
+    prompts under way.
     """
 
     base_url: str
@@ -42,27 +47,53 @@ class ServerSettings:
     concurrency: int = 8
     first_wait_s: float = 0.5
     seed: int = 0
+    total_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no request can go to, or that holds a secret, and numbers that ask nothing."""
+        place = "generation.server"
+        if not self.base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"{place}.base_url must begin with http:// or https://, not {self.base_url[:8]!r}.")
+        try:
+            url = httpx.URL(self.base_url)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"{place}.base_url is no address: {error}.") from error
+        if not url.host or url.userinfo or url.query or url.fragment:  # what stands there would be stored and printed
+            raise ConfigError(f"{place}.base_url must be a host and a path alone; the key goes in {self.key_variable}.")
+        if self.attempts < 1 or self.concurrency < 1:
+            raise ConfigError(f"{place}.attempts and {place}.concurrency must be at least 1.")
+        if min(self.timeout_s, self.total_s, self.first_wait_s) <= 0:
+            raise ConfigError(f"{place}: every time must be above 0 seconds.")
 
 
 class OpenAIGenerator:
     """Greedy answers (temperature 0 and a fixed seed: what a server makes of them is its own affair)."""
 
-    def __init__(self, settings: ServerSettings, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        tokenizer: PromptTokenizer | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         """Open a connection pool; nothing is sent yet.
 
+        `tokenizer` is what the costs were counted with: it stands in where the server counts nothing, and a server that
+        counts more is reported once, since budgets then do not hold.
+
         Raises:
-            ConfigError: `base_url` is no http address.
+            ConfigError: the key cannot be sent.
         """
-        if not settings.base_url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"generation.server.base_url must begin with http:// or https://, not {settings.base_url!r}."
-            )
         self.name = settings.model
         self._settings = settings
+        self._tokenizer = tokenizer
+        self._warned = False
         self._key = key = os.environ.get(settings.key_variable, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(f"the key in {settings.key_variable} holds signs that no header can: copy it anew.")
         self._client = httpx.Client(
             base_url=settings.base_url.rstrip("/") + "/",
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            # Not compressed: a small response could unpack to a huge one.
+            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
             timeout=httpx.Timeout(settings.timeout_s, connect=min(10.0, settings.timeout_s)),
             limits=httpx.Limits(max_connections=settings.concurrency),
             follow_redirects=False,  # the key must not be sent elsewhere
@@ -85,18 +116,20 @@ class OpenAIGenerator:
         Raises:
             RowError: the stream broke or was refused.
         """
+        _check_sendable(prompt)
         body = self._body(prompt, max_new_tokens) | {"stream": True}
+        deadline = time.monotonic() + self._settings.total_s
         try:
             with self._client.stream("POST", "chat/completions", json=body) as response:
                 if response.status_code != 200:
-                    self._refuse(response.status_code, _bounded(response))
-                for line in response.iter_lines():
-                    data = line.removeprefix("data:").strip()
-                    if not line.startswith("data:") or not data:
+                    self._refuse(response.status_code, self._content(response, deadline))
+                for line in _lines(self._parts(response, deadline)):
+                    data = line.removeprefix(b"data:").strip()
+                    if not line.startswith(b"data:") or not data:
                         continue
-                    if data == "[DONE]":
+                    if data == b"[DONE]":
                         return
-                    piece = _delta(data)
+                    piece = _delta(self._without_key(data))
                     if piece:
                         yield piece
         except httpx.HTTPError as error:
@@ -104,32 +137,57 @@ class OpenAIGenerator:
         raise RowError(f"the stream from {self._settings.base_url} ended before it was done.")
 
     def _one(self, prompt: str, max_new_tokens: int) -> Generation | RowError:
-        problem = ""
-        for attempt in range(self._settings.attempts):
-            wait = 0.0
+        deadline = time.monotonic() + self._settings.total_s
+        problem, attempt = "", 0
+        while True:
+            attempt, wait = attempt + 1, 0.0
             try:
-                with self._client.stream(
-                    "POST", "chat/completions", json=self._body(prompt, max_new_tokens)
-                ) as response:
-                    content = _bounded(response)
+                _check_sendable(prompt)
+                body = self._body(prompt, max_new_tokens)
+                with self._client.stream("POST", "chat/completions", json=body) as response:
+                    content = self._content(response, deadline)
                     if response.status_code == 200:
-                        return _generation(content)
+                        return self._counted(prompt, content)
                     if response.status_code not in RETRIED:
                         self._refuse(response.status_code, content)
-                    problem = f"it answered with status {response.status_code}"
                     wait = _retry_after(response.headers.get("retry-after"))
+                    asks = f" and asks to wait {wait:,.0f} s" if wait else ""
+                    problem = f"it answered with status {response.status_code}{asks}"
             except RowError as error:
                 return error
             except httpx.HTTPError as error:
                 problem = _what(error)
-            if attempt + 1 < self._settings.attempts:
-                backoff = self._settings.first_wait_s * 2**attempt * random.uniform(0.5, 1.0)
-                time.sleep(min(LONGEST_WAIT_S, max(wait, backoff)))
-                _log.info("try %d at %s: %s", attempt + 2, self._settings.base_url, problem)
-        message = f"no answer from {self._settings.base_url} in {self._settings.attempts} tries: {problem}."
+            backoff = min(LONGEST_BACKOFF_S, self._settings.first_wait_s * 2 ** (attempt - 1))
+            wait = max(wait, backoff * random.uniform(0.5, 1.0))  # many clients must not come back all at once
+            if attempt >= self._settings.attempts or time.monotonic() + wait >= deadline:
+                break
+            _log.info("try %d at %s in %.1f s: %s", attempt + 1, self._settings.base_url, wait, problem)
+            time.sleep(wait)
+        tries = f"{attempt} of {self._settings.attempts} tries within {self._settings.total_s:g} s"
+        message = f"no answer from {self._settings.base_url} after {tries}: {problem}."
         if problem.startswith("cannot connect"):
             raise CoragError(f"{message} Start the server or mend generation.server.base_url.")
         return RowError(message)
+
+    def _counted(self, prompt: str, content: bytes) -> Generation:
+        """The answer with the server's token counts, or the tokenizer's where the server sends none."""
+        text, counts, finish = _completion(content)
+        if self._tokenizer is None:
+            if counts is None:
+                raise RowError("the server's response counts no tokens: use a server that sends `usage`.")
+            return Generation(text, *counts, finish)
+        [expected] = self._tokenizer.count_prompts([prompt])
+        if counts is None:
+            [new] = self._tokenizer.count([text])
+            return Generation(text, expected, new, finish)
+        if counts[0] > expected and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s counts %d tokens in a prompt of %d by generation.server.tokenizer: it is not that model's, or the "
+                "server adds to the prompt, and budgets may not hold",
+                *(self._settings.base_url, counts[0], expected),
+            )
+        return Generation(text, *counts, finish)
 
     def _body(self, prompt: str, max_new_tokens: int) -> dict[str, Any]:
         return {
@@ -141,9 +199,10 @@ class OpenAIGenerator:
         }
 
     def _refuse(self, status: int, content: bytes) -> None:
-        """Raise what a status that no retry mends means: the prompt's fault, or the configuration's."""
+        """Raise what a status means that is not tried again: the prompt's fault, or the configuration's."""
         said = _message(content)
-        said = said.replace(self._key, "(the key)") if self._key else said  # some servers repeat it
+        if status in RETRIED:
+            raise RowError(f"the server answered with status {status}{said}: ask again later.")
         if status in REFUSED_PROMPT:
             raise RowError(f"the server refused the prompt (status {status}){said}.")
         advice = {
@@ -153,34 +212,72 @@ class OpenAIGenerator:
         }.get(status, "check generation.server.base_url")
         raise ConfigError(f"{self._settings.base_url} answered with status {status}{said}: {advice}.")
 
+    def _content(self, response: httpx.Response, deadline: float) -> bytes:
+        return self._without_key(b"".join(self._parts(response, deadline)))
 
-def _bounded(response: httpx.Response) -> bytes:
-    content = bytearray()
-    for part in response.iter_bytes():
-        content += part
-        if len(content) > MOST_BYTES:
-            raise RowError(f"the server's response is longer than {MOST_BYTES:,} bytes.")
-    return bytes(content)
+    def _parts(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
+        """The body as it comes, bounded in bytes and, for a server that sends drop by drop, in time."""
+        size = 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > MOST_BYTES:
+                raise RowError(f"the server's response is longer than {MOST_BYTES:,} bytes.")
+            if time.monotonic() > deadline:
+                raise httpx.ReadTimeout(f"no end within {self._settings.total_s} s")
+            yield part
+
+    def _without_key(self, content: bytes) -> bytes:
+        """What the server said: some repeat the key, and parts of it go into errors and rows."""
+        return content.replace(self._key.encode(), b"(the key)") if self._key else content
 
 
-def _generation(content: bytes) -> Generation:
+def _check_sendable(prompt: str) -> None:
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RowError("the prompt holds half of a character (a lone surrogate): send valid Unicode.") from error
+
+
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+    yield rest
+
+
+def _completion(content: bytes) -> tuple[str, tuple[int, int] | None, str]:
+    """Text, (prompt tokens, new tokens) where the server counts both, and how the answer ended."""
     try:
         answer = json.loads(content)
         choice, usage = answer["choices"][0], answer.get("usage") or {}
-        text = choice["message"]["content"] or ""
-        if not isinstance(text, str):
-            raise TypeError("content is no text")
-        finish = "length" if choice.get("finish_reason") == "length" else "stop"
-        counts = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
+        text, ended = choice["message"]["content"] or "", choice.get("finish_reason")
+        if not (isinstance(text, str) and isinstance(usage, dict)):
+            raise TypeError("content is no text, or usage no object")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RowError(f"the server's response is no chat completion: {content[:80]!r}.") from error
-    return Generation(text.strip(), *counts, finish)
+    if ended == "content_filter":
+        raise RowError("the server's content filter withheld the answer: ask otherwise.")
+    return _whole(text).strip(), _counts(usage), "length" if ended == "length" else "stop"
 
 
-def _delta(data: str) -> str:
+def _counts(usage: Mapping[str, object]) -> tuple[int, int] | None:
+    """Prompt and new tokens, where both are there and can be."""
+    match usage.get("prompt_tokens"), usage.get("completion_tokens"):
+        case int(prompt), int(new) if min(prompt, new) >= 0 and max(prompt, new) < 2**31:
+            return prompt, new
+    return None
+
+
+def _whole(text: str) -> str:
+    """Half of a character, as JSON can escape it, becomes the replacement character: no file could hold it."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _delta(data: bytes) -> str:
     try:
         choices = json.loads(data)["choices"]
-        return str(choices[0]["delta"].get("content") or "") if choices else ""
+        return _whole(str(choices[0]["delta"].get("content") or "")) if choices else ""
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RowError(f"the stream holds what is no part of a chat completion: {data[:80]!r}.") from error
 
@@ -196,11 +293,18 @@ def _message(content: bytes) -> str:
 
 
 def _retry_after(value: str | None) -> float:
-    """Seconds that the server asks to wait; 0 for none or a date."""
-    try:
-        return max(0.0, float(value or 0))
-    except ValueError:
+    """Seconds that the server asks to wait, given as such or as a date; 0 where it asks nothing."""
+    if value is None:
         return 0.0
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return 0.0
+        seconds = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
 def _what(error: httpx.HTTPError) -> str:

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -31,16 +31,46 @@ def serving(reply):
             content = text.encode()
             for name, value in {"content-length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(OSError):  # the client may have left
+                self.end_headers()
+                self.wfile.write(content)
 
         def log_message(self, *args):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with _running(Handler) as url:
+        yield url, requests
+
+
+@contextmanager
+def dripping():
+    """A server whose every answer comes byte by byte, one each 50 ms for 5 seconds; yields the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-length", "100")
+            self.end_headers()
+            with suppress(OSError):  # the client leaves
+                for _ in range(100):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.05)
+
+        def log_message(self, *args):
+            pass
+
+    with _running(Handler) as url:
+        yield url
+
+
+@contextmanager
+def _running(handler):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", requests
+        yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:
         server.shutdown()
         server.server_close()

@@ -1,9 +1,13 @@
 """The client of OpenAI-compatible servers, against a real local one."""
 
+import json
 import logging
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
-from models.openai_server import completion, serving
+from models.openai_server import completion, dripping, serving
 
 from corag_ray.errors import ConfigError, CoragError, RowError
 from corag_ray.models.openai_generator import OpenAIGenerator, ServerSettings
@@ -83,6 +87,48 @@ def test_the_wait_that_the_server_asks_for_is_kept():
     assert requests[1]["at"] - requests[0]["at"] >= 0.4
 
 
+def test_a_date_to_wait_for_is_kept():
+    until = datetime.now(UTC) + timedelta(seconds=2)  # dates are in whole seconds: at least one remains
+
+    def once(body, number):
+        if number > 1:
+            return echo(body, number)
+        return 503, {"retry-after": format_datetime(until, usegmt=True)}, "", 0.0
+
+    with serving(once) as (url, requests):
+        client(url).generate(["p"], 1)
+    assert requests[1]["at"] - requests[0]["at"] > 0.5
+
+
+@pytest.mark.parametrize(
+    "value", ["soon", "nan", "-5", "inf", "Thu, 01 Jan 1970 00:00:00 GMT", "1 Jan 1970 00:00:00 +99999999999999"]
+)
+def test_a_wait_that_means_nothing_delays_nothing(value):
+    def once(body, number):
+        return (429, {"retry-after": value}, "", 0.0) if number == 1 else echo(body, number)
+
+    with serving(once) as (url, requests):
+        assert client(url).generate(["p"], 1) == [Generation("to p", 7, 3, "stop")]
+    assert requests[1]["at"] - requests[0]["at"] < 1.0
+
+
+def test_a_wait_beyond_the_total_time_is_not_begun():
+    with serving(lambda body, number: (429, {"retry-after": "3600"}, "", 0.0)) as (url, requests):
+        [error] = client(url, total_s=5.0).generate(["p"], 1)
+    words = f"no answer from {url} after 1 of 5 tries within 5 s: it answered with status 429 and asks to wait 3,600 s."
+    assert str(error) == words
+    assert len(requests) == 1
+
+
+def test_a_server_that_sends_drop_by_drop_is_given_up_at_the_total_time():
+    with dripping() as url:
+        started = time.monotonic()
+        [error] = client(url, total_s=0.5, attempts=1).generate(["p"], 1)
+        took = time.monotonic() - started
+    assert "it took too long" in str(error)
+    assert took < 2.0
+
+
 def test_a_prompt_that_keeps_failing_is_an_error_of_its_own():
     def bad_apple(body, number):
         return (500, {}, "", 0.0) if prompt_of(body) == "bad" else echo(body, number)
@@ -91,14 +137,14 @@ def test_a_prompt_that_keeps_failing_is_an_error_of_its_own():
         good, bad = client(url, attempts=3).generate(["good", "bad"], 1)
     assert good == Generation("to good", 7, 3, "stop")
     assert isinstance(bad, RowError)
-    assert "in 3 tries: it answered with status 500" in str(bad)
+    assert "after 3 of 3 tries within 600 s: it answered with status 500" in str(bad)
     assert len(requests) == 4
 
 
 def test_a_slow_server_is_given_up():
     with serving(lambda body, number: (200, {}, completion("late"), 1.0)) as (url, requests):
         [late] = client(url, attempts=2, timeout_s=0.2).generate(["p"], 1)
-    assert "in 2 tries: it took too long" in str(late)
+    assert "after 2 of 2 tries within 600 s: it took too long" in str(late)
     assert len(requests) == 2
 
 
@@ -124,11 +170,42 @@ def test_an_unknown_model_and_a_redirect_stop_the_run():
     assert len(requests) == 1
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000", "http://", "http://me:sk-secret@host/v1", "http://host/v1?key=sk-secret", "http://host:port/v1"],
+)
+def test_an_address_that_cannot_be_asked_or_holds_a_secret_is_refused_without_saying_it(url):
+    with pytest.raises(ConfigError, match=r"generation\.server\.base_url") as raised:
+        ServerSettings(url, "m")
+    assert "sk-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("changes", [{"attempts": 0}, {"concurrency": 0}, {"timeout_s": 0.0}, {"total_s": -1.0}])
+def test_numbers_that_ask_nothing_are_refused(changes):
+    with pytest.raises(ConfigError, match=r"generation\.server"):
+        ServerSettings("http://host/v1", "m", **changes)
+
+
+@pytest.mark.parametrize("key", ["sk-schlüssel", "sk-two\nlines"])
+def test_a_key_that_no_header_holds_is_refused_without_saying_it(monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(ConfigError, match="the key in MY_KEY holds signs") as raised:
+        client("http://127.0.0.1:9/v1", key_variable="MY_KEY")
+    assert "sk-" not in str(raised.value)
+
+
+def test_a_key_that_the_server_repeats_is_in_no_answer_and_no_error(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    said = ["sk-very-secret is no JSON", completion("I saw sk-very-secret")]
+    with serving(lambda body, number: (200, {}, said[int(prompt_of(body))], 0.0)) as (url, _):
+        error, answer = client(url, key_variable="MY_KEY").generate(["0", "1"], 1)
+    assert "b'(the key) is no JSON'" in str(error)
+    assert answer.text == "I saw (the key)"
+
+
 def test_nobody_at_the_address_stops_the_run_with_advice():
     with pytest.raises(CoragError, match=r"cannot connect\. Start the server or mend generation\.server"):
         client("http://127.0.0.1:9/v1", attempts=2).generate(["p"], 1)
-    with pytest.raises(ConfigError, match="must begin with http"):
-        client("localhost:8000")
 
 
 NO_COMPLETIONS = [
@@ -146,6 +223,53 @@ def test_what_is_no_chat_completion_is_an_error_of_its_prompt(text):
     assert "no chat completion" in str(error)
 
 
+class WordTokenizer:
+    name, context_window = "words", 99
+
+    def count(self, texts):
+        return [len(text.split()) for text in texts]
+
+    def offsets(self, texts):
+        raise NotImplementedError
+
+    def count_prompts(self, prompts):
+        return [count + 2 for count in self.count(prompts)]
+
+
+@pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"prompt_tokens": -1, "completion_tokens": 1}}])
+def test_tokens_that_the_server_does_not_count_are_counted_here_or_the_row_fails(usage):
+    text = json.dumps({"choices": [{"message": {"content": "one two three"}}], **usage})
+    settings = {"model": "m", "first_wait_s": 0.01}
+    with serving(lambda body, number: (200, {}, text, 0.0)) as (url, _):
+        [counted] = OpenAIGenerator(ServerSettings(url, **settings), WordTokenizer()).generate(["a b c d"], 5)
+        [error] = OpenAIGenerator(ServerSettings(url, **settings)).generate(["a b c d"], 5)
+    assert counted == Generation("one two three", 6, 3, "stop")
+    assert str(error) == "the server's response counts no tokens: use a server that sends `usage`."
+
+
+def test_a_server_that_counts_more_tokens_than_the_costs_did_is_reported_once(caplog):
+    with serving(echo) as (url, _):  # which counts 7
+        generator = OpenAIGenerator(ServerSettings(url, "m"), WordTokenizer())
+        generator.generate(["one two three four five"], 5)
+        assert caplog.text == ""
+        generator.generate(["one two", "three"], 5)
+    assert caplog.text.count("counts 7 tokens in a prompt of") == 1
+
+
+def test_an_answer_that_a_filter_withheld_fails_its_row():
+    with serving(lambda body, number: (200, {}, completion(None, finish="content_filter"), 0.0)) as (url, _):
+        [error] = client(url).generate(["p"], 1)
+    assert "content filter withheld" in str(error)
+
+
+def test_half_a_character_is_not_sent_and_not_taken():
+    with serving(lambda body, number: (200, {}, completion("a\ud800b"), 0.0)) as (url, requests):
+        error, answer = client(url).generate(["\udfff", "p"], 1)
+    assert "lone surrogate" in str(error)
+    assert answer.text == "a\N{REPLACEMENT CHARACTER}b"
+    assert len(requests) == 1
+
+
 def test_a_response_without_end_is_cut_off(monkeypatch):
     from corag_ray.models import openai_generator
 
@@ -156,8 +280,6 @@ def test_a_response_without_end_is_cut_off(monkeypatch):
 
 
 def stream_of(*pieces, end="data: [DONE]\n\n"):
-    import json
-
     lines = [f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n" for piece in pieces]
     return "".join([": a comment\n\n", *lines]) + end
 
@@ -182,5 +304,21 @@ def test_a_stream_that_breaks_or_is_refused_says_so():
     with (
         serving(lambda body, number: (400, {}, "", 0.0)) as (url, _),
         pytest.raises(RowError, match="refused the prompt"),
+    ):
+        list(client(url).stream("p", 5))
+    with (
+        serving(lambda body, number: (429, {}, "", 0.0)) as (url, _),
+        pytest.raises(RowError, match="status 429: ask again later"),
+    ):
+        list(client(url).stream("p", 5))
+
+
+def test_a_stream_without_line_ends_is_cut_off(monkeypatch):
+    from corag_ray.models import openai_generator
+
+    monkeypatch.setattr(openai_generator, "MOST_BYTES", 1000)
+    with (
+        serving(lambda body, number: (200, {}, "data: " + "x" * 2000, 0.0)) as (url, _),
+        pytest.raises(RowError, match="longer than 1,000 bytes"),
     ):
         list(client(url).stream("p", 5))
