@@ -1,4 +1,4 @@
-"""Exact match and token F1 of short answers, normalised as SQuAD does (Rajpurkar et al., EMNLP 2016)."""
+"""Exact match and token F1 of short answers, normalised as SQuAD does (Rajpurkar et al., 2016), and abstention."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from corag_ray.evaluation.rouge import tokens
+from corag_ray.evaluation.scripts import characters_apart
 
+SHORT_ANSWER_TOKENS = 10
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
+_SENTENCE_END = re.compile(r"[.!?。！？।؟\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +26,46 @@ class AnswerScores:
     token_f1: float
 
 
-def score_answer(prediction: str, references: Sequence[str]) -> AnswerScores | None:
+def score_answer(prediction: str | None, references: Sequence[str]) -> AnswerScores | None:
     """Exact match and F1 of the tokens as a bag, the best reference counting for each on its own.
 
     Texts are lower-cased; punctuation and the articles a, an, the go; blanks are evened out. Where a script writes no
     blanks between words, a character is a token, as CMRC and DRCD count.
 
     Returns:
-        None when there is no reference to measure against.
+        None when there is no prediction, or no reference to measure it against.
     """
-    if not references:
+    if prediction is None or not references:
         return None
     return AnswerScores(
         max(float(normalise(prediction) == normalise(reference)) for reference in references),
         max(_f1(answer_tokens(prediction), answer_tokens(reference)) for reference in references),
     )
+
+
+def abstained(prediction: str | None, agreed_form: str) -> bool | None:
+    """Whether an answer says that the question cannot be answered, in the words that the prompt asked for.
+
+    It does when it, or its first sentence, equals the agreed form once both are normalised, or when nothing is left of
+    it. Other ways to decline are not guessed at: lists of phrases miss most of them in most languages, and take real
+    answers for refusals. So this measures nothing for a prompt that agreed on no form.
+
+    Returns:
+        None when there is no prediction.
+    """
+    if prediction is None:
+        return None
+    first_sentence = _SENTENCE_END.split(prediction.strip(), maxsplit=1)[0]
+    return any(normalise(said) in ("", normalise(agreed_form)) for said in (prediction, first_sentence))
+
+
+def are_short(references_by_question: Sequence[Sequence[str]]) -> bool:
+    """Whether a set's answers are short enough for exact match and F1 to mean something.
+
+    That is when half of the questions with answers have one of at most ten tokens: names and numbers, no sentences.
+    """
+    lengths = [min(len(answer_tokens(text)) for text in texts) for texts in references_by_question if texts]
+    return bool(lengths) and median(lengths) <= SHORT_ANSWER_TOKENS
 
 
 def normalise(text: str) -> str:
@@ -52,9 +80,10 @@ def normalise(text: str) -> str:
 
 def answer_tokens(text: str) -> list[str]:
     """The tokens of a normalised text: words, and single characters of scripts without blanks."""
-    return [
-        token for word in normalise(text).split() for token in ([word] if word.isascii() else tokens(word) or [word])
-    ]
+    found: list[str] = []
+    for word in normalise(text).split():
+        found += [word] if word.isascii() else characters_apart(word)
+    return found
 
 
 def _is_punctuation(sign: str) -> bool:

@@ -27,7 +27,7 @@ def rank_evidence(evidence: Sequence[Evidence], candidates: Sequence[Chunk]) -> 
 
     What is ranked is evidence, not chunks: a span counts once, at the rank of the first candidate that covers it, and
     the ideal list holds every span of the question first. So overlapping chunks of one passage earn no gain twice, and
-    evidence that no candidate covers lowers nDCG.
+    evidence that no candidate covers lowers nDCG. A candidate that covers several spans at once takes a place for each.
 
     Returns:
         None when the question marks no evidence.

@@ -50,7 +50,8 @@ def make_row(
 def _method_result(
     question: Question, plan: Choice, answer: Generation | None, reference: str | None, budget_tokens: int
 ) -> MethodResult:
-    short = score_answer(answer.text, question.answers) if answer else None
+    text = answer.text if answer else None
+    short = score_answer(text, question.answers)
     return {
         "source": plan.source,
         "selection": [
@@ -65,19 +66,19 @@ def _method_result(
         "prompt_tokens": plan.prompt_tokens,
         "new_tokens": answer.new_tokens if answer else 0,
         "finish_reason": answer.finish_reason if answer else None,
-        "answer": answer.text if answer else None,
+        "answer": text,
         "reranker": plan.reranker,
         "evidence_recall": evidence_recall(question.evidence, plan.selection),
         "evidence_precision": evidence_precision(question.evidence, plan.selection),
         "exact_match": short.exact_match if short else None,
         "token_f1": short.token_f1 if short else None,
-        "rouge_set": _stored_rouge(answer, question.answers),
-        "rouge_generated": _stored_rouge(answer, (reference,) if reference else ()),
+        "rouge_set": _stored_rouge(text, question.answers),
+        "rouge_generated": _stored_rouge(text, (reference,) if reference else ()),
         "latency_ms": {stage: round(ms, 3) for stage, ms in plan.latency_ms.items()},
         "notes": plan.notes,
     }
 
 
-def _stored_rouge(answer: Generation | None, references: tuple[str, ...]) -> StoredRouge | None:
-    scores = rouge(answer.text, references) if answer else None
+def _stored_rouge(prediction: str | None, references: tuple[str, ...]) -> StoredRouge | None:
+    scores = rouge(prediction, references)
     return {"rouge1": scores.rouge1, "rouge2": scores.rouge2, "rougeL": scores.rougeL} if scores else None

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from corag_ray.evaluation.answers import are_short
 from corag_ray.evaluation.intervals import bootstrap_interval, mean, paired_bootstrap
 from corag_ray.evaluation.row_log import MethodResult, Row
 from corag_ray.evaluation.summary import Estimate, MethodSummary, Slice, Summary
@@ -24,7 +25,15 @@ METRICS = (
         "latency_ms",
     ),
 )
-DIFFERENCE_METRICS = ("rouge_set.rougeL", "rouge_generated.rougeL", "evidence_recall", "context_tokens", "latency_ms")
+DIFFERENCE_METRICS = (
+    "rouge_set.rougeL",
+    "rouge_generated.rougeL",
+    "exact_match",
+    "token_f1",
+    "evidence_recall",
+    "context_tokens",
+    "latency_ms",
+)
 SLICE_METRICS = ("rouge_set.rougeL", "evidence_recall")
 _SLICED_BY: tuple[Literal["language", "kind"], ...] = ("language", "kind")
 
@@ -48,6 +57,7 @@ def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
         candidate_recall=_estimate([row["candidate_recall"] for row in good], seed),
         candidate_ndcg_at_10=_estimate([row["candidate_ndcg_at_10"] for row in good], seed),
         candidate_rr_at_10=_estimate([row["candidate_rr_at_10"] for row in good], seed),
+        short_answers=are_short([row["answers"] for row in good]),
         baseline=chosen,
         methods=tuple(_method_summary(name, good, name in bounds, seed) for name in names),
         differences={

@@ -60,13 +60,18 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run. `differences` holds, by method and metric, the method minus the baseline on the same questions."""
+    """A whole run.
+
+    `differences` holds, by method and metric, the method minus the baseline on the same questions. `short_answers` says
+    whether the set's answers are short, so that exact match and token F1 are worth a look.
+    """
 
     rows: int
     failed: int
     candidate_recall: Estimate
     candidate_ndcg_at_10: Estimate
     candidate_rr_at_10: Estimate
+    short_answers: bool
     baseline: str | None
     methods: tuple[MethodSummary, ...]
     differences: Mapping[str, Mapping[str, PairedDifference | None]]

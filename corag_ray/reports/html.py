@@ -16,10 +16,18 @@ from corag_ray.evaluation.row_log import Row
 from corag_ray.evaluation.summarise import DIFFERENCE_METRICS, SLICE_METRICS, metric_value
 from corag_ray.evaluation.summary import MethodSummary, Summary
 from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
-from corag_ray.reports.table import COLUMNS, MISSING, caption, decimal, interval_text, table_cells
+from corag_ray.reports.table import (
+    COLUMNS,
+    MISSING,
+    Column,
+    caption,
+    decimal,
+    interval_text,
+    short_answer_columns,
+    table_cells,
+)
 
 NUM_EXAMPLES = 10
-_DIFFERENCES = [column for column in COLUMNS if column.metric in DIFFERENCE_METRICS]
 _SLICES = [column for column in COLUMNS if column.metric in SLICE_METRICS]
 
 
@@ -49,7 +57,9 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
         caption=caption(summary),
         columns=COLUMNS,
         lines=table_cells(summary),
-        difference_headers=[column.header for column in _DIFFERENCES],
+        short_columns=short_answer_columns(summary),
+        short_lines=table_cells(summary, short_answer_columns(summary)),
+        difference_headers=[column.header for column in _difference_columns(summary)],
         slice_columns=_SLICES,
         differences=_difference_lines(summary),
         quality_svg=Markup(svg_text(quality_figure(summary), "quality")),  # matplotlib escapes the names in it
@@ -74,13 +84,16 @@ def _order_blind(manifest: Mapping[str, object]) -> list[str]:
     return [name for name, traits in rerankers.items() if not traits["order_sensitive"]]
 
 
+def _difference_columns(summary: Summary) -> list[Column]:
+    columns = (*COLUMNS, *short_answer_columns(summary))
+    return [column for column in columns if column.metric in DIFFERENCE_METRICS]
+
+
 def _difference_lines(summary: Summary) -> list[tuple[MethodSummary, list[tuple[str, str, bool]]]]:
     """By method, a cell a metric: the difference, its interval, and whether the interval leaves out zero."""
+    columns = _difference_columns(summary)
     return [
-        (
-            method,
-            [_difference_cell(summary.differences[method.name][c.metric], c.digits) for c in _DIFFERENCES],
-        )
+        (method, [_difference_cell(summary.differences[method.name][c.metric], c.digits) for c in columns])
         for method in summary.methods
         if method.name in summary.differences
     ]

@@ -1,12 +1,15 @@
-"""The main table of a run, for the terminal, for markdown and for the HTML report."""
+"""The tables of a run, for the terminal, for markdown and for the HTML report."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from corag_ray.evaluation.summary import Estimate, MethodSummary, Summary
 
@@ -32,6 +35,7 @@ COLUMNS = (
     Column("pairs", "pairs", 0, lower_is_better=True),
     Column("latency_ms", "latency (ms)", 0, lower_is_better=True),
 )
+SHORT_ANSWER_COLUMNS = (Column("exact_match", "exact match", 3), Column("token_f1", "token F1", 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,13 @@ class Cell:
         return f"{self.mean} ± {self.half}" if self.half else self.mean
 
 
-def table_cells(summary: Summary) -> list[tuple[MethodSummary, list[Cell]]]:
-    """For each method its cells, one a column of `COLUMNS`; equal as printed, several are best."""
-    best = [_best_mean(summary, column) for column in COLUMNS]
+def table_cells(summary: Summary, columns: Sequence[Column] = COLUMNS) -> list[tuple[MethodSummary, list[Cell]]]:
+    """For each method its cells, one a column; equal as printed, several are best."""
+    best = [_best_mean(summary, column) for column in columns]
     lines = []
     for method in summary.methods:
         cells = []
-        for column, best_mean in zip(COLUMNS, best, strict=True):
+        for column, best_mean in zip(columns, best, strict=True):
             estimate = method.estimates[column.metric]
             text = decimal(estimate.mean, column.digits)
             half = decimal(estimate.half_width, column.digits) if estimate.half_width else ""
@@ -62,40 +66,48 @@ def table_cells(summary: Summary) -> list[tuple[MethodSummary, list[Cell]]]:
     return lines
 
 
-def summary_table(summary: Summary) -> Table:
-    """The table for the terminal: the best real method of a column in bold, floor and ceiling dimmed."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0, caption=caption(summary), caption_justify="left")
-    table.add_column("method", no_wrap=True, overflow="fold")
-    for header in (*(column.header for column in COLUMNS), "over budget", "n"):
-        # A narrow terminal folds a cell; it never shows a number without its last digits.
-        table.add_column(header.replace(" ", "\n"), justify="right", overflow="fold")
+def short_answer_columns(summary: Summary) -> Sequence[Column]:
+    """The columns of the second table: none where the set's answers are long, which no answer matches word for word."""
+    measured = any(method.estimates["token_f1"].n for method in summary.methods)
+    return SHORT_ANSWER_COLUMNS if summary.short_answers and measured else ()
+
+
+def summary_table(summary: Summary) -> Group:
+    """The tables for the terminal: the best real method of a column in bold, floor and ceiling dimmed."""
+    main = _terminal_table([column.header for column in COLUMNS] + ["over budget", "n"])
     for method, cells in table_cells(summary):
-        texts = [f"[bold]{cell}[/bold]" if cell.is_best else str(cell) for cell in cells]
         over = f"[red]{method.over_budget}[/red]" if method.over_budget else "0"
-        style = "dim" if method.is_bound else None
-        table.add_row(escape(method.name), *texts, over, str(method.n), style=style)
-    return table
+        _terminal_line(main, method, cells, over, str(method.n))
+    tables: list[Table | str] = [main]
+    if columns := short_answer_columns(summary):
+        short = _terminal_table([column.header for column in columns])
+        for method, cells in table_cells(summary, columns):
+            _terminal_line(short, method, cells)
+        tables += ["", short]
+    return Group(*tables, Text(caption(summary), style="italic dim"))
 
 
 def markdown_table(summary: Summary) -> str:
-    """The same table in markdown, the caption below it; floor and ceiling in italics."""
-    headers = ["method", *(column.header for column in COLUMNS), "over budget", "n"]
-    lines = [_markdown_line(headers), _markdown_line(["---", *["---:"] * (len(headers) - 1)])]
-    for method, cells in table_cells(summary):
-        # A name is the reader's own text: a bar or a star in it must not become table or emphasis.
-        name = "".join(f"\\{sign}" if sign in "|*_`[]<\\" else sign for sign in method.name)
-        texts = [f"**{cell}**" if cell.is_best else str(cell) for cell in cells]
-        shown = f"*{name}*" if method.is_bound else name
-        lines.append(_markdown_line([shown, *texts, str(method.over_budget), str(method.n)]))
+    """The same tables in markdown, the caption below them; floor and ceiling in italics."""
+    rows = [
+        (method, [*map(_markdown_cell, cells), str(method.over_budget), str(method.n)])
+        for method, cells in table_cells(summary)
+    ]
+    lines = _markdown_lines([column.header for column in COLUMNS] + ["over budget", "n"], rows)
+    if columns := short_answer_columns(summary):
+        rows = [(method, list(map(_markdown_cell, cells))) for method, cells in table_cells(summary, columns)]
+        lines += ["", *_markdown_lines([column.header for column in columns], rows)]
     return "\n".join([*lines, "", caption(summary), ""])
 
 
 def caption(summary: Summary) -> str:
     """What the numbers are, and how many questions are not in them."""
+    short = " Exact match and token F1 are against the set's answers, normalised as SQuAD does."
     return (
         f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
         " mean. ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's answers (set) or the same"
-        " generator's answer from the gold passages (generated). Bold: best of its column, floor and ceiling aside."
+        f" generator's answer from the gold passages (generated).{short if short_answer_columns(summary) else ''}"
+        " Bold: best of its column, floor and ceiling aside."
     )
 
 
@@ -119,6 +131,33 @@ def _best_mean(summary: Summary, column: Column) -> str | None:
     if not measured:
         return None
     return decimal((min if column.lower_is_better else max)(measured), column.digits)
+
+
+def _terminal_table(headers: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)
+    table.add_column("method", no_wrap=True, overflow="fold")
+    for header in headers:
+        # A narrow terminal folds a cell; it never shows a number without its last digits.
+        table.add_column(header.replace(" ", "\n"), justify="right", overflow="fold")
+    return table
+
+
+def _terminal_line(table: Table, method: MethodSummary, cells: Sequence[Cell], *counts: str) -> None:
+    texts = [f"[bold]{cell}[/bold]" if cell.is_best else str(cell) for cell in cells]
+    table.add_row(escape(method.name), *texts, *counts, style="dim" if method.is_bound else None)
+
+
+def _markdown_lines(headers: Sequence[str], rows: Sequence[tuple[MethodSummary, list[str]]]) -> list[str]:
+    lines = [_markdown_line(["method", *headers]), _markdown_line(["---", *["---:"] * len(headers)])]
+    for method, texts in rows:
+        # A name is the reader's own text: a bar or a star in it must not become table or emphasis.
+        name = "".join(f"\\{sign}" if sign in "|*_`[]<\\" else sign for sign in method.name)
+        lines.append(_markdown_line([f"*{name}*" if method.is_bound else name, *texts]))
+    return lines
+
+
+def _markdown_cell(cell: Cell) -> str:
+    return f"**{cell}**" if cell.is_best else str(cell)
 
 
 def _markdown_line(cells: list[str]) -> str:

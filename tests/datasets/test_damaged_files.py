@@ -98,7 +98,6 @@ JSONL_CASES = {
             "refused: duplicate id": lambda c: c + c.splitlines(keepends=True)[0],
             "refused: relevant": replace(b'["7"]', b'"7"'),
             "refused: relevant of no words": replace(b'["7"]', b'""'),
-            "refused: no words": replace(b'"When did tea come?"', b'"  "'),
             "refused: latin": add(LATIN + b"\n"),
         }.items()
     },

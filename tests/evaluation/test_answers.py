@@ -1,10 +1,21 @@
-"""Exact match and token F1, by hand."""
+"""Exact match and token F1, by hand and by SQuAD's own script; when an answer abstains; which answers are short."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.data.metrics.squad_metrics import compute_exact, compute_f1
 
-from corag_ray.evaluation.answers import AnswerScores, answer_tokens, normalise, score_answer
+from corag_ray.evaluation.answers import (
+    AnswerScores,
+    abstained,
+    answer_tokens,
+    are_short,
+    normalise,
+    score_answer,
+)
+
+WORDS = st.lists(st.sampled_from(["The", "an", "cat", "Cat's", "42%", "--", "a.b", "theme", "\t"]), max_size=8)
+ASCII = st.text(st.characters(max_codepoint=127), max_size=30) | WORDS.map(" ".join)
 
 
 @pytest.mark.parametrize(
@@ -20,14 +31,57 @@ from corag_ray.evaluation.answers import AnswerScores, answer_tokens, normalise,
         ("埃菲尔铁塔", ["埃菲尔铁塔。"], 1, 1),
         ("铁塔", ["埃菲尔铁塔"], 0, 2 * 2 / (2 + 5)),
         ("el café", ["café"], 0, 2 / 3),
+        ("running東京", ["running 東京"], 0, 1),  # the same three tokens; an English word is not stemmed
+        ("กิน", ["กิ"], 0, 2 / 3),  # a Thai vowel sign goes with its consonant
     ],
 )
 def test_by_hand(prediction, references, exact, f1):
     assert score_answer(prediction, references) == AnswerScores(exact, pytest.approx(f1))
 
 
-def test_without_a_reference_there_is_nothing_to_measure():
+@given(ASCII, ASCII)
+def test_ascii_answers_have_the_numbers_of_squads_script(prediction, reference):
+    scores = score_answer(prediction, [reference])
+    assert scores.exact_match == compute_exact(reference, prediction)
+    assert scores.token_f1 == pytest.approx(compute_f1(reference, prediction), abs=1e-12)
+
+
+def test_without_a_prediction_or_a_reference_there_is_nothing_to_measure():
     assert score_answer("x", []) is None
+    assert score_answer(None, ["x"]) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "says_so"),
+    [
+        ("unanswerable", True),
+        (" Unanswerable.\n", True),
+        ("Unanswerable. The passages speak of ships only.", True),
+        ("", True),
+        ("...", True),
+        ("The unanswerable question of Gödel", False),
+        ("1453. Unanswerable otherwise.", False),
+        ("I do not know", False),  # not the agreed form, so not guessed at
+        (None, None),
+    ],
+)
+def test_an_answer_abstains_in_the_agreed_form_alone(answer, says_so):
+    assert abstained(answer, "unanswerable") is says_so
+
+
+def test_the_agreed_form_can_be_of_any_script():
+    assert abstained("无法回答。资料里没有。", "无法回答") is True
+    assert abstained("无法回答的问题", "无法回答") is False
+
+
+def test_answers_are_short_where_half_of_the_questions_have_one_of_ten_tokens():
+    short, long = ["1453", "in the year 1453 after a siege of seven weeks or so"], [" ".join("abcdefghijkl"), "x " * 11]
+    assert are_short([short, long])
+    assert not are_short([short, long, long])
+    assert are_short([short, [], []])  # a question without answers says nothing
+    assert not are_short([[]])
+    assert are_short([["東京は日本の首都です"]])  # ten characters
+    assert not are_short([["東京は日本の首都ですよ"]])
 
 
 def test_normal_forms():

@@ -91,6 +91,16 @@ def test_a_row_carries_the_question_its_place_and_what_each_method_did():
     assert result["rouge_set"]["rougeL"] == 1.0
 
 
+def test_short_answers_are_held_against_the_sets_and_candidates_are_ranked_by_evidence():
+    plan = Choices(QUESTION, [MISS, HIT], {"m": chosen(HIT)})
+    row = stored(plan, {"m": answer("A red house, today")})
+    assert row["candidate_rr_at_10"] == 0.5  # the one span stands second
+    assert row["candidate_ndcg_at_10"] == pytest.approx(1 / math.log2(3))
+    # "red house today" against "red house": 2 of 3 tokens and 2 of 2.
+    assert (row["methods"]["m"]["exact_match"], row["methods"]["m"]["token_f1"]) == (0.0, pytest.approx(4 / 5))
+    assert stored(plan, {"m": answer("Red house!")})["methods"]["m"]["exact_match"] == 1.0
+
+
 def test_a_row_can_be_written_and_read_back(tmp_path):
     row = stored(planned(m=chosen(HIT, score=0.1)), {"m": answer("a")})
     (tmp_path / "rows.jsonl").write_text(json.dumps(row, allow_nan=False) + "\n", encoding="utf-8")
@@ -130,8 +140,8 @@ def test_without_a_reference_written_from_gold_passages_that_rouge_is_missing_no
 def test_without_generation_answers_and_rouge_are_missing_and_evidence_is_not():
     row = stored(planned(m=chosen(HIT), ceiling=gold(HIT)), {})
     result = row["methods"]["m"]
-    missing = ("answer", "finish_reason", "rouge_set", "rouge_generated")
-    assert [result[key] for key in missing] == [None] * 4
+    missing = ("answer", "finish_reason", "rouge_set", "rouge_generated", "exact_match", "token_f1")
+    assert [result[key] for key in missing] == [None] * 6
     assert (result["new_tokens"], result["evidence_recall"]) == (0, 1.0)
 
 
@@ -141,6 +151,7 @@ def test_a_failed_question_has_its_error_and_no_results():
     assert row.keys() == Row.__annotations__.keys()
     assert row["error"] == {"kind": "RowError", "message": "too long."}
     assert (row["methods"], row["num_candidates"], row["candidate_recall"]) == ({}, 0, None)
+    assert (row["candidate_rr_at_10"], row["candidate_ndcg_at_10"]) == (None, None)
     assert (row["question_id"], row["position"]) == ("q7", 4)
 
 
@@ -150,3 +161,4 @@ def test_a_question_without_answers_and_evidence_has_no_rouge_and_no_recall():
     result = row["methods"]["m"]
     assert row["candidate_recall"] is None
     assert (result["rouge_set"], result["evidence_recall"], result["evidence_precision"]) == (None, None, None)
+    assert (result["exact_match"], result["token_f1"]) == (None, None)

@@ -165,6 +165,19 @@ def test_differences_are_the_method_minus_the_baseline_on_shared_questions():
     assert (difference.mean_difference, difference.low, difference.high, difference.n) == (0.25, 0.25, 0.25, 2)
 
 
+def test_a_difference_in_one_direction_has_the_p_value_of_the_sign_flips():
+    # Five differences of 0.5, all one way: of 2^5 sign patterns two have a mean as far from 0.
+    rows = [row(i, {"naive": result(token_f1=0.25), "corag": result(token_f1=0.75)}) for i in range(5)]
+    difference = summarise(rows).differences["corag"]["token_f1"]
+    assert (difference.mean_difference, difference.p_value) == (0.5, 2 / 32)
+
+
+def test_a_summary_says_whether_the_sets_answers_are_short():
+    assert summarise([row(0)]).short_answers
+    assert not summarise([row(0, answers=["word " * 11])]).short_answers
+    assert not summarise([row(0, answers=[])]).short_answers
+
+
 def test_a_run_of_floors_and_ceilings_alone_has_no_baseline_and_no_differences():
     summary = summarise([row(0, {"floor": result(source="none"), "ceiling": result(source="gold")})])
     assert (summary.baseline, dict(summary.differences)) == (None, {})

@@ -139,6 +139,47 @@ def test_the_markdown_table_holds_mean_and_half_interval():
     assert "12 of 13 questions; 1 failed" in lines[-1]
 
 
+SHORT_ROWS = [
+    row(
+        i,
+        {
+            "naive": result(0.5, 400, exact_match=0.0, token_f1=0.25),
+            "corag": result(0.5, 400, exact_match=i % 2, token_f1=0.75),
+        },
+    )
+    for i in range(4)
+]
+
+
+def test_short_answers_have_a_second_table_with_exact_match_and_f1(tmp_path):
+    summary = summarise(SHORT_ROWS)
+    first, second, below = markdown_table(summary).split("\n\n")
+    assert first.count("\n") == second.count("\n") == 3
+    assert "exact match" not in first
+    assert second.splitlines()[0] == "| method | exact match | token F1 |"
+    assert second.splitlines()[2] == "| naive | 0.000 | 0.250 |"
+    assert second.splitlines()[3].startswith("| corag | **0.500 ± ")  # 0, 1, 0, 1
+    assert second.splitlines()[3].endswith("| **0.750** |")
+    assert "normalised as SQuAD does" in below
+    console = Console(width=100, file=io.StringIO(), color_system=None)
+    console.print(summary_table(summary))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "token" in printed and "0.750" in printed
+    write_report(tmp_path / "short.html", summary, MANIFEST, SHORT_ROWS)
+    page = (tmp_path / "short.html").read_text(encoding="utf-8")
+    assert {"short-answers", "differences"} <= {attrs.get("id") for _, attrs in Page(page).tags}
+    # Four differences of 0.5, all one way: 2 of 2^4 sign patterns are as far from 0.
+    assert "+0.500 to +0.500, p = 0.125" in Page(page).text
+
+
+@pytest.mark.parametrize("changes", [{"answers": ["word " * 11]}, {"answers": []}], ids=["long", "none"])
+def test_without_short_answers_there_is_one_table(changes, html):
+    long = summarise([one | changes for one in SHORT_ROWS])
+    assert "F1 |" not in markdown_table(long)
+    assert "SQuAD" not in markdown_table(long)
+    assert "short-answers" not in html  # its answers are short, but none was measured
+
+
 def test_a_bar_in_a_name_breaks_no_markdown_table():
     line = markdown_table(summarise([row(0, {"a|b": result(0.5, 400)})])).splitlines()[2]
     assert len(re.findall(r"(?<!\\)\|", line)) == len(COLUMNS) + 4
