@@ -27,6 +27,7 @@ from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.build_index import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.build_index import IndexSpec
 from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
 from corag_ray.models.torch_setup import Compute, native_dtype
@@ -69,6 +70,11 @@ def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     """By reranker of the configuration, what its class declares: tables that speak of order must say who scored."""
     classes = {name: _reranker_class(config, name) for name in sorted(_rerankers_of(config))}
     return {n: {"order_sensitive": c.order_sensitive, "monotone": c.monotone} for n, c in classes.items()}
+
+
+def calibrations(config: Config) -> dict[str, Calibration | None]:
+    """By reranker of the configuration, the curve fitted for the revision of the model that it uses here."""
+    return {name: _calibration(config, name) for name in sorted(_rerankers_of(config))}
 
 
 def settle(config: Config) -> Config:
@@ -184,6 +190,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
         EMBEDDERS[config.embedder].revision,
         GENERATORS[config.generation.model].revision,
         [_weights_hash(config.cross_encoders[name].folder) for name in _cross_encoders_of(config)],
+        [curve and dataclasses.asdict(curve) for curve in calibrations(config).values()],
         [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
         [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
     ]
@@ -253,10 +260,21 @@ def _reranker_class(config: Config, name: str) -> Any:
     return getattr(importlib.import_module(module), class_name)
 
 
+def _calibration(config: Config, name: str) -> Calibration | None:
+    if name in config.cross_encoders:
+        return load_calibration(name, _weights_hash(config.cross_encoders[name].folder))
+    revisions = {
+        "late_interaction": EMBEDDERS[config.embedder].revision,
+        "pooled_embedding": EMBEDDERS[config.embedder].revision,
+        "query_likelihood": GENERATORS[config.generation.model].revision,
+    }
+    return load_calibration(name, revisions.get(name))
+
+
 def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
     """A reranker, loaded, with what its class takes."""
     made: Reranker[Any]
-    make = _reranker_class(config, name)
+    make = functools.partial(_reranker_class(config, name), calibration=_calibration(config, name))
     match name:
         case "late_interaction":
             made = make(embedder, index.token_vectors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,14 @@ from corag_ray.batch.benchmark import open_run, run_missing
 from corag_ray.batch.cluster import Advance
 from corag_ray.batch.estimate import estimate_seconds
 from corag_ray.batch.index_job import ensure_index
-from corag_ray.build import default_index_folder, prepare_weights, reranker_traits, run_fingerprint, settle
+from corag_ray.build import (
+    calibrations,
+    default_index_folder,
+    prepare_weights,
+    reranker_traits,
+    run_fingerprint,
+    settle,
+)
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.datasets.load import load_dataset
@@ -91,6 +98,7 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
         "coverable_evidence": _coverable(questions, ChunkStore.open(experiment.index_folder / CHUNKS)),
         "index": read_manifest(experiment.index_folder),
         "rerankers": experiment.reranker_traits,
+        "calibrations": {name: curve and asdict(curve) for name, curve in calibrations(config).items()},
     }
     fingerprint = run_fingerprint(config, dataset)
     manifest = make_manifest(experiment.name, fingerprint, config.model_dump(mode="json"), **facts)

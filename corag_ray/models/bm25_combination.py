@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from corag_ray.models.calibration import Calibration, cut_to_unit
 from corag_ray.models.lexical import LexicalIndex, terms
 from corag_ray.models.protocols import FloatArray
 from corag_ray.types import Chunk, Combination, Score
@@ -31,17 +32,20 @@ class BM25Combination:
 
     Occurrences and lengths add up, so a second mention counts less than the first and an unrelated chunk lowers the
     score. A length is a chunk's cost in generator tokens, against the corpus's mean. The score is blind to order.
-    `raw` is at least 0; `calibrated` is its share of the most that any document could reach, in 0..1.
+    `raw` is at least 0 and grows with the question and the corpus; its share of the most that any document could reach
+    does not. So a calibration reads the share, which without one is `calibrated`, in 0..1.
     """
 
     name = "bm25"
     order_sensitive = False
     monotone = False
 
-    def __init__(self, lexical: LexicalIndex, mean_length: float) -> None:
+    def __init__(self, lexical: LexicalIndex, mean_length: float, calibration: Calibration | None = None) -> None:
         """`lexical` knows in how many chunks a term stands; `mean_length` is the mean cost of the corpus's chunks."""
         self._lexical = lexical
         self._mean_length = mean_length
+        self._calibrated = calibration.calibrated if calibration else cut_to_unit
+        self.calibration_version = calibration.version if calibration else None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedTerms:
         """Count the query's terms in each candidate; a term counts as often as the query says it."""
@@ -65,7 +69,7 @@ class BM25Combination:
             length = float(prepared.lengths[members].sum())
             saturated = found / (K1 * (1 - B + B * length / self._mean_length) + found)
             raw, most = float(prepared.weights @ saturated), float(prepared.weights.sum())
-            scores.append(Score(raw, raw / most if most > 0 else 0.0))
+            scores.append(Score(raw, self._calibrated(raw / most if most > 0 else 0.0)))
         return scores
 
     def _rarity(self, term: str) -> float:

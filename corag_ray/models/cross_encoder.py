@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 
 from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.models.calibration import Calibration, sigmoid
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
 
@@ -22,14 +22,17 @@ PAIRS_A_BATCH = 32
 class CrossEncoder:
     """The logit of a cross-encoder that reads the query and the combination's texts, joined by blanks, together.
 
-    Order matters, and more chunks can lower the score. `raw` is the logit, `calibrated` its sigmoid. A query with a
-    combination longer than `max_tokens` is cut at the end by FlagEmbedding; `truncated` counts such pairs.
+    Order matters, and more chunks can lower the score. `raw` is the logit, `calibrated` its sigmoid where no
+    calibration is given. A query with a combination longer than `max_tokens` is cut at the end by FlagEmbedding;
+    `truncated` counts such pairs.
     """
 
     order_sensitive = True
     monotone = False
 
-    def __init__(self, folder: Path, name: str, max_tokens: int, compute: Compute) -> None:
+    def __init__(
+        self, folder: Path, name: str, max_tokens: int, compute: Compute, calibration: Calibration | None = None
+    ) -> None:
         """Load the checkpoint.
 
         Raises:
@@ -62,6 +65,8 @@ class CrossEncoder:
         self._max_tokens = max_tokens
         self._lock = threading.Lock()  # its tokenizer is not re-entrant
         self.name = name
+        self._calibrated = calibration.calibrated if calibration else sigmoid
+        self.calibration_version = calibration.version if calibration else None
         self.truncated = 0
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedTexts:
@@ -78,8 +83,4 @@ class CrossEncoder:
             self.truncated += sum(len(ids) > self._max_tokens for ids in encoded)
             logits = self._model.compute_score([list(pair) for pair in texts])
         found = [float(logit) for logit in (logits if isinstance(logits, list) else [logits])]
-        return [Score(logit, _sigmoid(logit)) for logit in found]
-
-
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+        return [Score(logit, self._calibrated(logit)) for logit in found]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from corag_ray.models.calibration import Calibration, cut_to_unit
 from corag_ray.models.protocols import Embedder, FloatArray
 from corag_ray.types import Chunk, Combination, Score
 
@@ -24,17 +25,25 @@ class PooledEmbedding:
     """The cosine of the query's vector with the mean of the chunks' unit vectors, weighted by their tokens.
 
     That mean is about what an embedder with mean pooling makes of the chunks read one after another. The score is
-    blind to order and not additive, and an unrelated chunk lowers it. `raw` is in -1..1; `calibrated` cuts it to 0..1.
+    blind to order and not additive, and an unrelated chunk lowers it. `raw` is in -1..1; `calibrated` cuts it to 0..1
+    where no calibration is given.
     """
 
     name = "pooled_embedding"
     order_sensitive = False
     monotone = False
 
-    def __init__(self, embedder: Embedder, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        vectors: Callable[[Sequence[int]], FloatArray],
+        calibration: Calibration | None = None,
+    ) -> None:
         """`vectors` gives the stored unit vectors of rows of the chunk store, [rows, dim]."""
         self._embedder = embedder
         self._vectors = vectors
+        self._calibrated = calibration.calibrated if calibration else cut_to_unit
+        self.calibration_version = calibration.version if calibration else None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPool:
         """The query is embedded; the candidates' vectors are those of the index."""
@@ -46,7 +55,7 @@ class PooledEmbedding:
     def score(self, pairs: Sequence[tuple[PreparedPool, Combination]]) -> list[Score]:
         """One score a pair, in order; the empty combination scores 0."""
         raw = [_cosine(prepared, sorted(combination)) for prepared, combination in pairs]
-        return [Score(value, min(max(value, 0.0), 1.0)) for value in raw]
+        return [Score(value, self._calibrated(value)) for value in raw]
 
 
 def _cosine(prepared: PreparedPool, members: Sequence[int]) -> float:

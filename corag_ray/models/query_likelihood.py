@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 from corag_ray.models import grouped_attention
+from corag_ray.models.calibration import Calibration
 from corag_ray.models.prefix_forward import MIN_SHARED, read
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
@@ -33,22 +34,27 @@ class PreparedLikelihood:
 class QueryLikelihood:
     """The mean log probability of the question's tokens after the combination's chunks, in their order.
 
-    `raw` is in nats a token, at most 0; `calibrated` is the probability, exp(raw). Order matters, and more chunks can
-    lower the score. What the combinations of a query share at their beginning is computed once inside a call.
-    A combination that does not fit the model's window together with the question scores NaN: it cannot be valued.
+    `raw` is in nats a token, at most 0; `calibrated` is the probability, exp(raw), where no calibration is given. Order
+    matters, and more chunks can lower the score. What the combinations of a query share at their beginning is computed
+    once inside a call. A combination that does not fit the model's window together with the question scores NaN: it
+    cannot be valued.
     """
 
     name = "query_likelihood"
     order_sensitive = True
     monotone = False
 
-    def __init__(self, folder: Path, compute: Compute, min_shared: int = MIN_SHARED) -> None:
+    def __init__(
+        self, folder: Path, compute: Compute, min_shared: int = MIN_SHARED, calibration: Calibration | None = None
+    ) -> None:
         """Load a causal language model from a transformers folder.
 
         `min_shared` is the number of tokens from which on a common beginning is computed once.
         """
         compute.apply()
         self._min_shared = min_shared
+        self._calibrated = calibration.calibrated if calibration else math.exp
+        self.calibration_version = calibration.version if calibration else None
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._model = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -78,7 +84,7 @@ class QueryLikelihood:
             found = self._log_likelihoods([sequences[i] for i in fitting], prepared.question)
             for i, value in zip(fitting, found, strict=True):
                 raw[i] = value
-        return [Score(value, math.exp(value)) for value in raw]
+        return [Score(value, self._calibrated(value)) for value in raw]
 
     def sequence(self, prepared: PreparedLikelihood, combination: Combination) -> list[int]:
         """The token ids that are read for a combination: head, chunks, instruction, question."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from corag_ray.models.calibration import Calibration, cut_to_unit
 from corag_ray.models.protocols import Embedder, FloatArray
 from corag_ray.types import Chunk, Combination, Score
 
@@ -19,17 +20,22 @@ class LateInteraction:
     """A combination's score is the mean, over the query's word pieces, of the best cosine among all its chunks' pieces.
 
     The maxima of each candidate are computed once a query (`prepare`); a combination then costs one maximum over rows.
-    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1; `calibrated` cuts it to 0..1.
+    The score is blind to order, and adding a chunk never lowers it. `raw` is in -1..1; `calibrated`
+    cuts it to 0..1 where no calibration is given.
     """
 
     name = "late_interaction"
     order_sensitive = False
     monotone = True
 
-    def __init__(self, embedder: Embedder, stored: TokenVectors | None = None) -> None:
+    def __init__(
+        self, embedder: Embedder, stored: TokenVectors | None = None, calibration: Calibration | None = None
+    ) -> None:
         """`stored` gives the vectors kept at indexing; without it they are computed from the candidates' texts."""
         self._embedder = embedder
         self._stored = stored
+        self._calibrated = calibration.calibrated if calibration else cut_to_unit
+        self.calibration_version = calibration.version if calibration else None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> FloatArray:
         """The maxima, [candidates, query pieces], float32."""
@@ -53,7 +59,7 @@ class LateInteraction:
             prepared = pairs[members[0]][0]
             rows = np.array([pairs[i][1] for i in members])
             raw[members] = prepared[rows].max(axis=1).mean(axis=1, dtype=np.float64)
-        return [Score(float(r), float(min(max(r, 0.0), 1.0))) for r in raw]
+        return [Score(r, self._calibrated(r)) for r in raw.tolist()]
 
 
 def _maxima(chunks: Sequence[FloatArray], query_vectors: FloatArray) -> FloatArray:
