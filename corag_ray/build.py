@@ -24,9 +24,9 @@ from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
-from corag_ray.indexing.build_index import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
-from corag_ray.indexing.build_index import IndexSpec
 from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
+from corag_ray.indexing.versions import IndexSpec
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
@@ -136,6 +136,7 @@ def build_selector(
     index = open_index(index_folder, spec, embedder, config.retrieval.kind)
     return pipeline.Selector(
         store=index.store,
+        index_version=index.version,
         first_stage=index.first_stage,
         vectors=index.dense.vectors,
         rerankers={name: _build_reranker(config, name, embedder, index) for name in sorted(_rerankers_of(config))},
@@ -170,8 +171,9 @@ def _cost_tokenizer(config: Config) -> str:
 
 
 def default_index_folder(root: Path, config: Config, dataset: Dataset) -> Path:
-    """Where this corpus's index is kept: one folder for each thing that an index depends on."""
-    spec = json.dumps(dataclasses.asdict(index_spec(config, dataset)), sort_keys=True)
+    """Where the index of a data set of this name is kept, by its settings: a changed corpus is a new version in it."""
+    settings = dataclasses.asdict(index_spec(config, dataset)) | {"corpus": None}
+    spec = json.dumps(settings, sort_keys=True)
     return root / "indexes" / f"{dataset.name}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
 
 

@@ -54,7 +54,7 @@ def ask(
     root: Root = RUNS,
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
-    from corag_ray.batch.index_job import ensure_index
+    from corag_ray.batch.index_job import ensure_index, without_deleted
     from corag_ray.build import (
         build_answerer,
         build_embedder,
@@ -81,6 +81,7 @@ def ask(
     prepare_weights(run)
     dataset = load_dataset(run.dataset, questions=False)
     folder = default_index_folder(root, run, dataset)
+    dataset = without_deleted(dataset, folder)
     with _bars() as bars:
         ensure_index(run, dataset, folder, _advance(bars, "indexing"))
     selector = build_selector(run, folder, index_spec(run, dataset), keep_searches=show_steps)
@@ -104,6 +105,7 @@ def ask(
     if as_json:
         record = {"question": question, "method": method, "answer": answer, "sources": sources, "score": chosen.score}
         record |= {"context_tokens": chosen.context_tokens, "budget_tokens": run.budget_tokens, "pairs": chosen.pairs}
+        record["index_version"] = selector.index_version
         print(json.dumps(record | {"notes": chosen.notes}, ensure_ascii=False))
         return
     print("(generation is switched off)" if answer is None else answer or "(the model wrote nothing)")
@@ -113,21 +115,42 @@ def ask(
 
 
 @app.command()
-def index(config: ConfigFile = None, data: Data = None, deterministic: Deterministic = None, root: Root = RUNS) -> None:
-    """Build the index of a corpus, or go on with a half-built one."""
-    from corag_ray.batch.index_job import ensure_index
+def index(
+    config: ConfigFile = None,
+    data: Data = None,
+    deterministic: Deterministic = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Id of a document to leave out from now on, though the corpus holds it; may come repeatedly."
+        ),
+    ] = None,
+    restore: Annotated[
+        list[str] | None, typer.Option(help="Id of a deleted document to take in again; may come repeatedly.")
+    ] = None,
+    root: Root = RUNS,
+) -> None:
+    """Build the index of a corpus, go on with a half-built one, or bring it up to date.
+
+    Only chunks of new and changed documents are embedded. Readers see the old version or the new one, never a mixture.
+    """
+    from corag_ray.batch.index_job import delete_documents, ensure_index, without_deleted
     from corag_ray.build import default_index_folder, prepare_weights, settle
     from corag_ray.datasets.load import load_dataset
-    from corag_ray.indexing.open_index import read_manifest
+    from corag_ray.indexing.versions import read_manifest
 
     run = settle(load_config(config, {"dataset": data, "deterministic": deterministic}))
     prepare_weights(run)
     dataset = load_dataset(run.dataset, questions=False)
     folder = default_index_folder(root, run, dataset)
+    delete_documents(dataset, folder, delete or [], restore or [])
     with _bars() as bars:
-        built = ensure_index(run, dataset, folder, _advance(bars, "indexing"))
-    screen.print(f"{'Built' if built else 'Already there'}: {folder}", markup=False)
-    print(json.dumps({"folder": str(folder), **read_manifest(folder)}, ensure_ascii=False))
+        updated = ensure_index(run, without_deleted(dataset, folder), folder, _advance(bars, "indexing"))
+    word = f"Version {updated.version}, {updated.embedded} of {updated.chunks} chunks embedded"
+    screen.print(f"{word if updated.changed else 'Already there'}: {folder}", markup=False)
+    print(
+        json.dumps({"folder": str(folder), "embedded": updated.embedded, **read_manifest(folder)}, ensure_ascii=False)
+    )
 
 
 @app.command()

@@ -95,6 +95,7 @@ class Selector:
         self,
         *,
         store: ChunkStore,
+        index_version: str,
         first_stage: FirstStage,
         vectors: StoredVectors,
         rerankers: Mapping[str, Reranker[Any]],
@@ -109,6 +110,8 @@ class Selector:
         """`max_new_tokens` is kept free in the generator's window for the answer."""
         self._keep_searches = keep_searches
         self._store = store
+        self.index_version = index_version
+        """Number and content hash of the index that every choice rests on."""
         self._first_stage = first_stage
         self._vectors = vectors
         self._rerankers = rerankers

@@ -118,7 +118,9 @@ def fake_models(monkeypatch):
     monkeypatch.setattr(index_job, "ensure_index", lambda *args: False)
     monkeypatch.setattr(build, "prepare_weights", lambda config: None)
     monkeypatch.setattr(
-        build, "build_selector", lambda *args, **kept: SimpleNamespace(select=lambda questions: [choices])
+        build,
+        "build_selector",
+        lambda *args, **kept: SimpleNamespace(select=lambda questions: [choices], index_version="1-abc"),
     )
     written = [{"corag": Generation("because [/red]", 9, 3, "stop")}]
     monkeypatch.setattr(build, "build_answerer", lambda config: SimpleNamespace(answer=lambda batch: written))

@@ -106,6 +106,7 @@ def store_of(folder, texts):
 def selector_over(store, **changes):
     parts = {
         "store": store,
+        "index_version": "1-abc",
         "first_stage": WordSearch(store),
         "vectors": None,
         "rerankers": {"overlap": Overlap()},

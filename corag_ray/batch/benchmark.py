@@ -20,7 +20,7 @@ from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.evaluation.make_row import make_row
 from corag_ray.evaluation.row_log import Row
-from corag_ray.indexing.build_index import IndexSpec
+from corag_ray.indexing.versions import IndexSpec
 from corag_ray.pipeline import Choices
 from corag_ray.types import Generation, Question
 

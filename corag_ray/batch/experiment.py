@@ -11,10 +11,11 @@ from typing import Any
 from corag_ray.batch.benchmark import open_run, run_missing
 from corag_ray.batch.cluster import Advance
 from corag_ray.batch.estimate import estimate_seconds
-from corag_ray.batch.index_job import ensure_index
+from corag_ray.batch.index_job import ensure_index, without_deleted
 from corag_ray.build import (
     calibrations,
     default_index_folder,
+    index_spec,
     prepare_weights,
     reranker_traits,
     run_fingerprint,
@@ -30,9 +31,10 @@ from corag_ray.evaluation.manifest import begin_session, end_session, make_manif
 from corag_ray.evaluation.row_log import Row
 from corag_ray.evaluation.summarise import headline, summarise
 from corag_ray.evaluation.summary import Summary
-from corag_ray.indexing.build_index import CHUNKS
-from corag_ray.indexing.open_index import is_finished, read_manifest
+from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
+from corag_ray.indexing.versions import MANIFEST as INDEX_MANIFEST
+from corag_ray.indexing.versions import find_version, holds_version, read_json
 from corag_ray.reports.html import write_report
 from corag_ray.reports.table import markdown_table
 from corag_ray.types import Question
@@ -62,7 +64,8 @@ class Experiment:
 
     def estimate_seconds(self) -> float:
         """Seconds from nothing to the report, for what is not there yet when nothing of the run is."""
-        characters = 0 if is_finished(self.index_folder) else sum(len(d.text) for d in self.dataset.documents)
+        is_there = holds_version(self.index_folder, index_spec(self.config, self.dataset))
+        characters = 0 if is_there else sum(len(d.text) for d in self.dataset.documents)
         chunks = characters / 4.2 / self.config.chunking.size_tokens  # about 4.2 characters a token in English
         return estimate_seconds(self.config, self.num_questions, int(chunks))
 
@@ -79,9 +82,11 @@ def open_experiment(config: Config, name: str | None, root: Path, run_folder: Pa
     prepare_weights(config)
     config = settle(config)
     dataset = load_dataset(config.dataset)
+    index_folder = default_index_folder(root, config, dataset)
+    dataset = without_deleted(dataset, index_folder)
     name = name or dataset.name
     chosen = run_folder or root / f"{name}-{run_fingerprint(config, dataset)[:8]}"
-    return Experiment(name, config, dataset, default_index_folder(root, config, dataset), chosen)
+    return Experiment(name, config, dataset, index_folder, chosen)
 
 
 def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance) -> tuple[Summary, dict[str, Any]]:
@@ -92,11 +97,12 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     """
     config, dataset, folder = experiment.config, experiment.dataset, experiment.run_folder
     ensure_index(config, dataset, experiment.index_folder, indexing)
+    version = find_version(experiment.index_folder, index_spec(config, dataset))
     questions = dataset.questions[: config.limit]
     facts = {
         "missing_evidence": dataset.missing_evidence,
-        "coverable_evidence": _coverable(questions, ChunkStore.open(experiment.index_folder / CHUNKS)),
-        "index": read_manifest(experiment.index_folder),
+        "coverable_evidence": _coverable(questions, ChunkStore.open(version / CHUNKS)),
+        "index": read_json(version / INDEX_MANIFEST),
         "rerankers": experiment.reranker_traits,
         "calibrations": {name: curve and asdict(curve) for name, curve in calibrations(config).items()},
     }

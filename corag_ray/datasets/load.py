@@ -16,6 +16,7 @@ from corag_ray.datasets.msmarco import (
     load_passage_ranking,
     load_question_answering,
 )
+from corag_ray.datasets.union import union
 from corag_ray.datasets.wikipassageqa import is_wikipassageqa, load_wikipassageqa
 from corag_ray.errors import DataError, unknown_name
 
@@ -40,7 +41,8 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
     """The sample, a folder by path or by name under `$CORAG_DATA` (default `data/`), or a library's set.
 
     Args:
-        name_or_path: which data; `ir_datasets:ID` and `hub:NAME[:SPLIT]` name sets of these libraries.
+        name_or_path: which data; `ir_datasets:ID` and `hub:NAME[:SPLIT]` name sets of these libraries; several
+            names, parted by commas, are one corpus.
         questions: whether they are wanted; without, a folder may lack them.
 
     Raises:
@@ -50,6 +52,8 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
     library, colon, name = name_or_path.partition(":")
     if colon and library in LIBRARIES:
         return LIBRARIES[library](name, questions)
+    if "," in name_or_path and not os.path.exists(name_or_path):
+        return union([load_dataset(part.strip(), questions=questions) for part in name_or_path.split(",")])
     folder = _find_folder(name_or_path)
     fitting = [layout for layout, (fits, _) in LAYOUTS.items() if fits(folder)]
     if len(fitting) == 1:

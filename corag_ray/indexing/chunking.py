@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, ClassVar
 
 from corag_ray.errors import ConfigError
@@ -14,6 +13,8 @@ from corag_ray.prompts import numbered_passage
 from corag_ray.types import Chunk, Document
 
 DOCUMENTS_A_CALL = 256
+CHARACTERS_A_CALL = 1 << 20
+"""The tokenizer gets at most so many documents and about so many characters at once: it bounds the memory."""
 COST_NUMBER = 99
 """Costs are counted under this passage number: two digits, the widest that a context of up to 99 chunks shows."""
 
@@ -40,8 +41,7 @@ class Chunking:
 
 def chunk_documents(documents: Iterable[Document], chunking: Chunking, tokenizer: PromptTokenizer) -> Iterator[Chunk]:
     """Chunks in document order, with their costs; blank chunks are left out."""
-    remaining = iter(documents)
-    while group := list(islice(remaining, DOCUMENTS_A_CALL)):
+    for group in _groups(documents):
         chunks = [
             chunk
             for document, starts in zip(group, tokenizer.offsets([d.text for d in group]), strict=True)
@@ -55,6 +55,19 @@ def chunk_id(doc_id: str, start: int, end: int, chunking: Chunking) -> int:
     """A stable unsigned 64-bit hash of (document, span, chunking)."""
     key = f"{doc_id}\0{start}\0{end}\0{chunking.size_tokens}\0{chunking.overlap_tokens}"
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    group: list[Document] = []
+    characters = 0
+    for document in documents:
+        group.append(document)
+        characters += len(document.text)
+        if len(group) == DOCUMENTS_A_CALL or characters >= CHARACTERS_A_CALL:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
 
 
 def _cut(document: Document, starts: Sequence[int], chunking: Chunking) -> Iterator[Chunk]:

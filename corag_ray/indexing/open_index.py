@@ -9,18 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from corag_ray.errors import DataError
-from corag_ray.indexing.build_index import (
-    CHUNKS,
-    DENSE,
-    LEXICAL,
-    MANIFEST,
-    TOKEN_OFFSETS,
-    TOKEN_VECTORS,
-    IndexSpec,
-    check_spec,
-    read_json,
-)
+from corag_ray.indexing.build_index import LEXICAL
+from corag_ray.indexing.merge import CHUNKS, DENSE, TOKEN_OFFSETS, TOKEN_VECTORS
 from corag_ray.indexing.store import ChunkStore
+from corag_ray.indexing.versions import MANIFEST, IndexSpec, find_version, read_json
 from corag_ray.models.index import DenseIndex, HybridIndex
 from corag_ray.models.lexical import LexicalIndex
 from corag_ray.models.protocols import Embedder, FirstStage, FloatArray
@@ -29,8 +21,12 @@ from corag_ray.models.reranker import TokenVectors
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
-    """An index ready for search. `token_vectors` is None when the folder does not store them."""
+    """One version of an index, ready for search. `token_vectors` is None when the folder does not store them.
 
+    `version` is its number and a hash of what it was made from: answers carry it.
+    """
+
+    version: str
     store: ChunkStore
     dense: DenseIndex
     lexical: LexicalIndex
@@ -47,34 +43,22 @@ FIRST_STAGES: Mapping[str, Callable[[DenseIndex, LexicalIndex, ChunkStore], Firs
 
 
 def open_index(folder: Path, spec: IndexSpec, embedder: Embedder, first_stage: str) -> OpenIndex:
-    """Open a finished index that was made as `spec` says.
+    """Open the version of an index that was made as `spec` says; an update afterwards does not touch what is open.
 
     Raises:
         DataError: there is no finished index, or it was made with other settings.
     """
-    manifest = read_manifest(folder)
-    check_spec(folder, manifest, spec)
-    store = ChunkStore.open(folder / CHUNKS)
+    version = find_version(folder, spec)
+    manifest = read_json(version / MANIFEST)
+    store = ChunkStore.open(version / CHUNKS)
     try:
-        stored = _stored_tokens(folder, len(store)) if manifest["token_vectors"] else None
-        dense = DenseIndex.load(folder / DENSE, store.ids, embedder)
-        lexical = LexicalIndex.load(folder / LEXICAL, store.ids)
+        stored = _stored_tokens(version, len(store)) if manifest["token_vectors"] else None
+        dense = DenseIndex.load(version / DENSE, store.ids, embedder)
+        lexical = LexicalIndex.load(version / LEXICAL, store.ids)
         stage = FIRST_STAGES[first_stage](dense, lexical, store)
     except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
         raise DataError(f"the index in {folder} is damaged, delete that folder: {str(error)[:200]}") from error
-    return OpenIndex(store, dense, lexical, stage, stored)
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the folder holds a finished index."""
-    return (folder / MANIFEST).is_file()
-
-
-def read_manifest(folder: Path) -> dict[str, object]:
-    """The manifest of a finished index."""
-    if not is_finished(folder):
-        raise DataError(f"{folder} holds no finished index: build it with `corag index`.")
-    return read_json(folder / MANIFEST)
+    return OpenIndex(str(manifest["version"]), store, dense, lexical, stage, stored)
 
 
 def _stored_tokens(folder: Path, chunks: int) -> TokenVectors:

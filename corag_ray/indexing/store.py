@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,8 @@ class ChunkStore:
     def __init__(self, table: pa.Table) -> None:
         """Wrap a table of `SCHEMA`; use `open` for a file."""
         self._table = table
+        self._batches = table.to_batches()
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
         self.ids: NDArray[np.uint64] = self._table.column("chunk_id").to_numpy()
 
     @classmethod
@@ -58,8 +61,13 @@ class ChunkStore:
 
     def take(self, rows: Sequence[int]) -> list[Chunk]:
         """The chunks of the given rows, in that order."""
-        columns = self._table.take(pa.array(rows, pa.int64())).to_pydict()
-        return [Chunk(*values) for values in zip(*(columns[name] for name in SCHEMA.names), strict=True)]
+        columns = self._columns(rows, SCHEMA.names)
+        return [Chunk(*values) for values in zip(*columns, strict=True)]
+
+    def texts_of(self, rows: Sequence[int]) -> list[str]:
+        """The texts of the given rows, in that order."""
+        [texts] = self._columns(rows, ["text"])
+        return texts
 
     def rows_by_document(self, doc_ids: Collection[str]) -> dict[str, list[int]]:
         """The rows of the given documents, in store order."""
@@ -73,6 +81,31 @@ class ChunkStore:
         """Texts of the rows `start:stop`."""
         texts: list[str] = self._table.column("text").slice(start, stop - start).to_pylist()
         return texts
+
+    def iter_texts(self) -> Iterator[str]:
+        """All texts in row order, with one batch of them in memory at a time."""
+        for batch in self._batches:
+            yield from batch.column("text").to_pylist()
+
+    def rows_of_documents(self) -> dict[str, range]:
+        """The rows of every document that has chunks, in store order."""
+        firsts = np.flatnonzero(self._table.column("position").to_numpy() == 0).tolist()
+        names = pc.take(self._table.column("doc_id"), pa.array(firsts, pa.int64())).to_pylist()
+        stops = [*firsts[1:], len(self)]
+        return {name: range(first, stop) for name, first, stop in zip(names, firsts, stops, strict=True)}
+
+    def _columns(self, rows: Sequence[int], names: Sequence[str]) -> list[list[Any]]:
+        """Values of the given rows, a list a column. Arrow's own `take` joins all batches of a column first."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        owners = np.searchsorted(self._starts, wanted, side="right") - 1
+        values: list[list[Any]] = [[None] * len(wanted) for _ in names]
+        for owner in np.unique(owners).tolist():
+            places = np.flatnonzero(owners == owner)
+            found = self._batches[owner].select(list(names)).take(pa.array(wanted[places] - self._starts[owner]))
+            for column, target in zip(found.columns, values, strict=True):
+                for place, value in zip(places.tolist(), column.to_pylist(), strict=True):
+                    target[place] = value
+        return values
 
 
 def write_chunks(path: Path, chunks: Iterable[Chunk]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import bm25s
@@ -51,13 +51,14 @@ class LexicalIndex:
         self._ids = ids
 
     @classmethod
-    def build(cls, texts: Sequence[str], ids: NDArray[np.uint64]) -> LexicalIndex:
-        """Index the texts in store order."""
-        tokens = [terms(text) for text in texts]
-        if not any(tokens):
+    def build(cls, texts: Iterable[str], ids: NDArray[np.uint64]) -> LexicalIndex:
+        """Index the texts in store order; of a text only the numbers of its terms stay in memory."""
+        numbers: dict[str, int] = {}
+        rows = [[numbers.setdefault(term, len(numbers)) for term in terms(text)] for text in texts]
+        if not numbers:
             return cls(None, ids)
         bm25 = bm25s.BM25(method="lucene")
-        bm25.index(tokens, show_progress=False)
+        bm25.index((rows, numbers), show_progress=False)
         return cls(bm25, ids)
 
     def save(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import CoragError, DataError, RowError
 from corag_ray.evaluation.make_row import make_row
 from corag_ray.evaluation.manifest import MANIFEST
-from corag_ray.indexing import build_index
+from corag_ray.indexing import merge, versions
 from corag_ray.indexing.store import write_chunks
 from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Chunk, Document, Evidence, Generation, Question, Span
@@ -43,10 +43,12 @@ def opened(folder, failed=(), **changes):
     """An experiment with a finished index and a row for every question, of which some failed."""
     config = CONFIG.model_copy(update=changes)
     index, run = folder / "index", folder / "run"
-    index.mkdir(exist_ok=True)
-    write_chunks(index / build_index.CHUNKS, CHUNKS)
-    manifest = dataclasses.asdict(index_spec(config, DATA)) | {"chunks": 3}
-    (index / build_index.MANIFEST).write_text(json.dumps(manifest))
+    version = versions.next_version(index)
+    version.mkdir(parents=True, exist_ok=True)
+    write_chunks(version / merge.CHUNKS, CHUNKS)
+    manifest = dataclasses.asdict(index_spec(config, DATA)) | {"chunks": 3, "version": "1-aaaaaaaa"}
+    versions.write_json(version / versions.MANIFEST, manifest)
+    versions.publish(index, version)
     fingerprint = run_fingerprint(config, DATA)
     with open_row_writer(run, fingerprint, {0: [q.question_id for q in QUESTIONS]}) as writer:
         for position, asked in enumerate(QUESTIONS):

@@ -1,136 +1,92 @@
 """An index folder: built in resumable steps, opened only as what it is, and free of pickles."""
 
-import hashlib
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from tiny_index import DIM, SPEC, Hashes, Words, build, contents
 
 from corag_ray.errors import DataError
 from corag_ray.indexing.build_index import (
     CHUNKS_A_SHARD,
-    IndexSpec,
     all_shards,
     embed_shard,
-    finish_index,
-    start_index,
+    keeps_token_vectors,
+    missing_shards,
+    start_version,
 )
 from corag_ray.indexing.chunking import Chunking
-from corag_ray.indexing.open_index import is_finished, open_index, read_manifest
+from corag_ray.indexing.open_index import open_index
 from corag_ray.indexing.store import ChunkStore
+from corag_ray.indexing.versions import UNFINISHED, IndexSpec, current_version, is_finished, read_manifest
 from corag_ray.types import Document
 
-DIM = 8
-SPEC = IndexSpec("corpus-1", Chunking(3), "hashes 1", "float32", "words 1", store_token_vectors_up_to_mb=100)
 DOCUMENTS = [Document(f"d{n}", " ".join(f"w{n * 13 + i}" for i in range(20))) for n in range(90)]
 """20 words in chunks of three: 7 chunks each, 630 in all, three shards."""
-
-
-class Words:
-    """One token a word."""
-
-    name, context_window = "words", 1000
-
-    def count(self, texts):
-        return [len(text.split()) for text in texts]
-
-    def offsets(self, texts):
-        starts = []
-        for text in texts:
-            words, position = [], 0
-            for word in text.split():
-                position = text.index(word, position)
-                words.append(position)
-                position += len(word)
-            starts.append(words)
-        return starts
-
-
-class Hashes:
-    """A word's vector is made of its hash, a text's is the sum of its words', all of unit length."""
-
-    dim = DIM
-
-    def __init__(self):
-        self.windowed, self.embedded = 0, []
-
-    def embed_with_tokens(self, texts):
-        self.embedded += texts
-        self.windowed += sum("w7" in text.split() for text in texts)
-        tokens = [np.stack([vector_of(word) for word in text.split()]) for text in texts]
-        sums = np.array([t.sum(axis=0) for t in tokens], dtype=np.float32).reshape(-1, DIM)
-        return sums / np.linalg.norm(sums, axis=1, keepdims=True), tokens
-
-    def embed(self, texts):
-        return self.embed_with_tokens(texts)[0]
-
-
-def vector_of(word):
-    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
-    vector = np.random.default_rng(seed).normal(size=DIM).astype(np.float32)
-    return vector / np.linalg.norm(vector)
-
-
-def build(folder, spec=SPEC, embedder=None):
-    embedder = embedder or Hashes()
-    shards = start_index(folder, DOCUMENTS, spec, Words())
-    store = ChunkStore.open(folder / "chunks.arrow")
-    for shard in shards:
-        assert embed_shard(folder, store, shard, spec, embedder) == shard.stop - shard.start
-    finish_index(folder, spec)
-    return embedder
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
-    build(folder)
+    build(folder, DOCUMENTS)
     return folder
 
 
+def start(folder, documents=DOCUMENTS, spec=SPEC):
+    version = start_version(folder, documents, spec, Words())
+    return version, ChunkStore.open(version / "chunks.arrow")
+
+
 def test_shards_cover_every_chunk_once_in_order(tmp_path):
-    shards = start_index(tmp_path, DOCUMENTS, SPEC, Words())
+    version, _ = start(tmp_path)
+    shards = all_shards(version)
     assert [(s.start, s.stop) for s in shards] == [(0, 256), (256, 512), (512, 630)]
     assert CHUNKS_A_SHARD == 256
     assert [s.number for s in shards] == [0, 1, 2]
+    assert missing_shards(version) == shards
 
 
-def test_a_second_start_returns_only_the_shards_that_are_missing_and_leaves_the_others_alone(tmp_path):
-    store_of = Hashes()
-    shards = start_index(tmp_path, DOCUMENTS, SPEC, Words())
-    store = ChunkStore.open(tmp_path / "chunks.arrow")
+def test_a_second_start_leaves_everything_alone_and_finds_only_the_missing_shards(tmp_path):
+    version, store = start(tmp_path)
+    shards = all_shards(version)
     for shard in shards:
-        embed_shard(tmp_path, store, shard, SPEC, store_of)
-    shards[1].path(tmp_path).unlink()
-    before = {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in sorted(tmp_path.rglob("*")) if f.is_file()}
-
-    missing = start_index(tmp_path, iter([]), SPEC, Words())  # the documents are not read again
-
-    assert missing == [shards[1]]
-    assert {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in sorted(tmp_path.rglob("*")) if f.is_file()} == before
+        embed_shard(version, store, shard, SPEC, Hashes())
+    shards[1].path(version).unlink()
+    before = {f: f.stat().st_mtime_ns for f in sorted(tmp_path.rglob("*")) if f.is_file()}
+    again, _ = start(tmp_path, iter([]))  # the documents are not read again
+    assert again == version
+    assert missing_shards(version) == [shards[1]]
+    assert {f: f.stat().st_mtime_ns for f in sorted(tmp_path.rglob("*")) if f.is_file()} == before
 
 
 def test_an_index_built_in_two_goes_is_the_same_to_the_byte(tmp_path, finished):
     embedder = Hashes()
-    shards = start_index(tmp_path, DOCUMENTS, SPEC, Words())
-    store = ChunkStore.open(tmp_path / "chunks.arrow")
-    embed_shard(tmp_path, store, shards[2], SPEC, embedder)
-    build(tmp_path, embedder=embedder)
+    version, store = start(tmp_path)
+    embed_shard(version, store, all_shards(version)[2], SPEC, embedder)
+    assert build(tmp_path, DOCUMENTS, embedder=embedder).embedded == 512  # the third shard's 118 were there
     assert sorted(embedder.embedded) == sorted(store.texts(0, len(store)))  # every chunk once
-    files = {f.relative_to(finished) for f in finished.rglob("*") if f.is_file()}
-    assert files == {f.relative_to(tmp_path) for f in tmp_path.rglob("*") if f.is_file()}
-    assert all((tmp_path / f).read_bytes() == (finished / f).read_bytes() for f in files)
+    assert contents(tmp_path) == contents(finished)
 
 
 def test_a_shard_half_written_does_not_count(tmp_path):
-    shards = start_index(tmp_path, DOCUMENTS, SPEC, Words())
-    shards[0].path(tmp_path).with_suffix(".partial").write_bytes(b"half")
-    assert start_index(tmp_path, DOCUMENTS, SPEC, Words()) == shards
+    version, _ = start(tmp_path)
+    shards = all_shards(version)
+    shards[0].path(version).with_suffix(".partial").write_bytes(b"half")
+    shards[1].path(version).write_bytes(b"half")
+    assert missing_shards(version) == shards
+
+
+def test_a_half_built_index_of_another_corpus_is_begun_anew(tmp_path):
+    version, store = start(tmp_path)
+    embed_shard(version, store, all_shards(version)[0], SPEC, Hashes())
+    again, other = start(tmp_path, DOCUMENTS[:1], replace(SPEC, corpus="corpus-2"))
+    assert again == version
+    assert len(other) == 7
+    assert missing_shards(again) == all_shards(again)
 
 
 OTHERS = {
-    "corpus": "corpus-2",
     "chunking": Chunking(4),
     "embedder": "hashes 2",
     "dtype": "bfloat16",
@@ -140,31 +96,41 @@ OTHERS = {
 }
 
 
-def test_every_field_of_the_spec_is_compared():
-    assert set(OTHERS) == set(IndexSpec.__dataclass_fields__)
+def test_every_field_of_the_spec_but_the_corpus_is_a_setting():
+    assert {*OTHERS, "corpus"} == set(IndexSpec.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("key", OTHERS)
-def test_an_index_made_otherwise_is_refused_by_name_when_opened_and_when_resumed(tmp_path, finished, key):
+def test_an_index_made_otherwise_is_refused_by_name_when_opened_updated_and_resumed(tmp_path, finished, key):
     other = replace(SPEC, **{key: OTHERS[key]})
-    with pytest.raises(DataError, match=f"was made with {key} = "):
+    with pytest.raises(DataError, match=f"was made with {key} = .*: delete that folder"):
         open_index(finished, other, Hashes(), "dense")
-    start_index(tmp_path, DOCUMENTS, SPEC, Words())
     with pytest.raises(DataError, match=f"was made with {key} = "):
-        start_index(tmp_path, DOCUMENTS, other, Words())
+        build(finished, DOCUMENTS, other)
+    start(tmp_path)
+    with pytest.raises(DataError, match=f"was made with {key} = "):
+        start(tmp_path, spec=other)
+
+
+def test_an_index_of_another_corpus_is_not_opened(finished):
+    with pytest.raises(DataError, match="was made of another corpus: bring it up to date with `corag index`"):
+        open_index(finished, replace(SPEC, corpus="corpus-2"), Hashes(), "dense")
 
 
 def test_a_finished_index_opens_with_its_counts_and_without_its_shards(finished):
     index = open_index(finished, SPEC, Hashes(), "dense")
     assert len(index.store) == 630
     manifest = read_manifest(finished)
-    assert {k: manifest[k] for k in ("chunks", "dim", "token_vectors", "windowed_chunks")} == {
+    counts = ("documents", "chunks", "dim", "token_vectors", "windowed_chunks")
+    assert {k: manifest[k] for k in counts} == {
+        "documents": 90,
         "chunks": 630,
         "dim": DIM,
         "token_vectors": True,
-        "windowed_chunks": 1,  # the one chunk that holds the word w7
+        "windowed_chunks": 540,  # six of a document's seven chunks have three words, above the window of two
     }
-    assert not (finished / "shards").exists()
+    assert index.version == manifest["version"]
+    assert not (current_version(finished) / UNFINISHED).exists()
     assert list(finished.rglob("*.partial")) == []
 
 
@@ -199,18 +165,15 @@ def test_token_vectors_are_the_embedders_in_float16_whatever_rows_are_asked_for(
 
 def test_a_limit_of_zero_stores_no_token_vectors(tmp_path):
     spec = replace(SPEC, store_token_vectors_up_to_mb=0)
-    build(tmp_path, spec)
+    build(tmp_path, DOCUMENTS, spec)
     assert open_index(tmp_path, spec, Hashes(), "dense").token_vectors is None
-    assert list(tmp_path.glob("token_*")) == []
+    assert list(tmp_path.rglob("token_*")) == []
 
 
 def test_the_limit_is_on_the_bytes_of_all_token_vectors(tmp_path):
     # Costs: 6 chunks of 3 words and one of 2 a document, each with the word "99." = 27 a document, 2430 in all.
     # A component is 2 bytes: 2430 x 2 x 206 = 1,001,160 bytes with 206 dimensions, 996,300 with 205.
-    from corag_ray.indexing.build_index import keeps_token_vectors
-
-    start_index(tmp_path, DOCUMENTS, SPEC, Words())
-    store = ChunkStore.open(tmp_path / "chunks.arrow")
+    _, store = start(tmp_path)
     one_mb = replace(SPEC, store_token_vectors_up_to_mb=1)
     assert store.total_cost == 2430
     assert keeps_token_vectors(store, one_mb, 205)
@@ -230,7 +193,7 @@ def test_no_file_of_an_index_is_pickled(finished):
 
 
 def test_a_folder_without_a_finished_index_is_refused(tmp_path):
-    start_index(tmp_path, DOCUMENTS, SPEC, Words())
+    start(tmp_path)
     assert not is_finished(tmp_path)
     with pytest.raises(DataError, match="holds no finished index: build it with `corag index`"):
         open_index(tmp_path, SPEC, Hashes(), "dense")
@@ -239,21 +202,23 @@ def test_a_folder_without_a_finished_index_is_refused(tmp_path):
 def test_a_corpus_of_blank_documents_is_refused_and_can_be_tried_again(tmp_path):
     for _ in range(2):
         with pytest.raises(DataError, match="every document is blank"):
-            start_index(tmp_path, [Document("a", " "), Document("b", "\n")], SPEC, Words())
+            build(tmp_path, [Document("a", " "), Document("b", "\n")])
 
 
 def test_a_folder_that_cannot_be_written_is_a_data_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError, match="cannot write the index to"):
-        start_index(tmp_path / "file" / "index", DOCUMENTS, SPEC, Words())
+        build(tmp_path / "file" / "index", DOCUMENTS)
 
 
 def test_the_same_document_twice_is_refused_with_its_id(tmp_path):
-    with pytest.raises(DataError, match="'d3' and 'd3' share the chunk id"):
-        start_index(tmp_path, [*DOCUMENTS, DOCUMENTS[3]], SPEC, Words())
+    with pytest.raises(DataError, match="two documents have the id 'd3'"):
+        build(tmp_path, [*DOCUMENTS, DOCUMENTS[3]])
 
 
-def test_all_shards_are_read_from_the_store_not_from_the_shard_files(tmp_path):
-    start_index(tmp_path, DOCUMENTS[:1], SPEC, Words())
-    [only] = all_shards(tmp_path)
-    assert (only.start, only.stop) == (0, 7)
+@pytest.mark.parametrize("damage", ["", "000009", "\x00", "../other"])
+def test_a_pointer_that_names_no_version_is_refused_in_one_sentence(tmp_path, damage):
+    build(tmp_path, DOCUMENTS[:1])
+    (tmp_path / "CURRENT").write_text(damage)
+    with pytest.raises(DataError, match="CURRENT names a version that is not there: delete the folder"):
+        open_index(tmp_path, SPEC, Hashes(), "dense")

@@ -77,6 +77,24 @@ def test_the_rows_of_documents_stand_in_store_order_and_an_unknown_document_has_
     assert store.rows_by_document(set()) == {}
 
 
+def test_texts_of_rows_keep_their_order_and_all_texts_come_in_row_order(many):
+    chunks, store = many
+    assert store.texts_of([4999, 0, 4096, 4095]) == [chunks[row].text for row in (4999, 0, 4096, 4095)]
+    assert store.texts_of([]) == []
+    assert list(store.iter_texts()) == [c.text for c in chunks]
+
+
+def test_a_documents_rows_are_those_from_its_position_zero_to_the_next(tmp_path):
+    sizes = {"a": 1, "b": 5000, "c": 2}  # b lies over two batches of the file
+    names = [(name, position) for name, size in sizes.items() for position in range(size)]
+    write_chunks(
+        tmp_path / "chunks.arrow",
+        [Chunk(n, name, position, 0, 1, "x", 1) for n, (name, position) in enumerate(names)],
+    )
+    found = ChunkStore.open(tmp_path / "chunks.arrow").rows_of_documents()
+    assert found == {"a": range(1), "b": range(1, 5001), "c": range(5001, 5003)}
+
+
 def spoil(path, how):
     write_chunks(path, [chunk(n) for n in range(100)])
     content = path.read_bytes()
