@@ -120,6 +120,8 @@ def text_of(place: str, record: Mapping[str, Any], key: str, default: str | None
     value, is_id = record.get(key, default), key.endswith(("_id", "_ids"))
     if isinstance(value, int) and not isinstance(value, bool) and is_id:
         return str(value)
+    if key not in record and default is None:
+        raise DataError(f"{place}: the key '{key}' is missing; found {', '.join(map(str, record)) or 'none'}.")
     if not isinstance(value, str):
         raise DataError(f"{place}: '{key}' must be a string, found {json.dumps(value, default=repr)[:60]}.")
     if is_id and not value.strip():

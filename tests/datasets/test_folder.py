@@ -222,8 +222,8 @@ GOOD = lines([passage("a", "x")])
         (GOOD + b"null\n", 2, "expected a JSON object, found NoneType"),
         (GOOD + b"[" * 100_000 + b"\n", 2, "not a line of JSON in UTF-8"),
         (GOOD + GOOD, 2, "passage_id 'a' was already used at"),
-        (GOOD + lines([{"text": "x"}]), 2, "'passage_id' must be a string, found null"),
-        (GOOD + lines([{"passage_id": "b"}]), 2, "'text' must be a string, found null"),
+        (GOOD + lines([{"text": "x"}]), 2, "the key 'passage_id' is missing; found text"),
+        (GOOD + lines([{"passage_id": "b"}]), 2, "the key 'text' is missing; found passage_id"),
         (GOOD + lines([passage("b", ["x"])]), 2, "'text' must be a string"),
         (GOOD + lines([passage(True, "x")]), 2, "'passage_id' must be a string, found true"),
         (GOOD + b'{"passage_id": "b", "text": "x\\ud83d"}\n', 2, "half of a character"),
@@ -239,8 +239,8 @@ def test_a_broken_passage_is_named_by_file_and_line(load, corpus, place, words):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"question": "?"}, "'query_id' must be a string"),
-        ({"query_id": "r"}, "'question' must be a string"),
+        ({"question": "?"}, "the key 'query_id' is missing; found question"),
+        ({"query_id": "r"}, "the key 'question' is missing; found query_id"),
         ({"query_id": "q", "question": "?"}, "query_id 'q' was used before"),
         ({"query_id": "r", "question": "?", "answers": "tea"}, "'answers' must be a list, found str"),
         ({"query_id": "r", "question": "?", "answers": [1660]}, "'answers' must be a string, found 1660"),
