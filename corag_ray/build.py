@@ -14,11 +14,10 @@ from typing import Any
 from corag_ray import pipeline
 from corag_ray.config import Config, Method
 from corag_ray.core.beam import BeamSearch
-from corag_ray.core.diverse import DiverseFill
 from corag_ray.core.exhaustive import ExhaustiveSearch
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill
-from corag_ray.core.ranked import RankedFill
 from corag_ray.core.strategy import Strategy
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, unknown_name
@@ -38,7 +37,6 @@ EMBEDDERS: Mapping[str, PackagedModel] = {"minilm": MINILM}
 GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
 """Model names of the `local` profile."""
 
-
 RERANKERS: Mapping[str, str] = {
     "late_interaction": "corag_ray.models.reranker:LateInteraction",
     "pooled_embedding": "corag_ray.models.pooled_embedding:PooledEmbedding",
@@ -50,14 +48,14 @@ CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
 """The class of what a configuration names under `cross_encoders`."""
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
-    "ranked": RankedFill,
+    "ranked": SinglesFill,
     "policy_tree": PolicyTreeSearch,
     "exhaustive": ExhaustiveSearch,
     "greedy": BeamSearch,
     "beam": BeamSearch,
-    "mmr": DiverseFill,
-    "coverage": DiverseFill,
-    "similarity_penalty": DiverseFill,
+    "mmr": SinglesFill,
+    "coverage": SinglesFill,
+    "similarity_penalty": SinglesFill,
     "random": RandomFill,
 }
 """Strategies by the kind that a configuration names."""
@@ -244,7 +242,7 @@ def _method(method: Method) -> pipeline.Method:
         return pipeline.Method(method.source)
     search = STRATEGIES[strategy.kind]
     make = functools.partial(search, params=strategy.params)
-    needs_similarity = getattr(search, "needs_similarity", False)
+    needs_similarity = getattr(strategy.params, "needs_similarity", False)
     return pipeline.Method(method.source, make, method.reranker, method.order, needs_similarity)
 
 
@@ -292,8 +290,9 @@ def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIn
     return made
 
 
+@functools.cache
 def _weights_hash(folder: Path) -> str:
-    """Hash of a checkpoint's files, by name and content."""
+    """Hash of a checkpoint's files, by name and content; gigabytes are read once a process."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         digest.update(path.name.encode())

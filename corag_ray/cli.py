@@ -254,10 +254,11 @@ def _advance(bars: Progress, label: str) -> Any:
 
 
 def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
+    from corag_ray.reports.steps import on_one_line
+
     table = Table("", "document", "tokens", "text", title=title)
     for number, source in enumerate(sources, start=1):
-        text = "".join(sign if sign.isprintable() else " " for sign in source["text"])
-        text = " ".join(text.split())
+        text = on_one_line(source["text"])
         shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + " …"
         table.add_row(str(number), escape(source["doc_id"]), str(source["cost"]), escape(shown))
     screen.print(table)

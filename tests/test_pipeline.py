@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
-from corag_ray.core.ranked import RankedFill, RankedParams
+from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import RowError
 from corag_ray.indexing.store import ChunkStore, write_chunks
 from corag_ray.pipeline import SEARCHES_IN_FLIGHT, Answerer, Method, Selector
 from corag_ray.prompts import seed
 from corag_ray.types import Chunk, Evidence, Generation, Question, Score, Span
 
-RANKED = Method("retrieval", functools.partial(RankedFill, params=RankedParams()), "overlap")
+RANKED = Method("retrieval", functools.partial(SinglesFill, params=RankedParams()), "overlap")
 TREE = Method("retrieval", functools.partial(PolicyTreeSearch, params=PRESETS["report"]), "overlap")
 METHODS = {"ranked": RANKED, "tree": TREE, "none": Method("none"), "gold": Method("gold")}
 TEMPLATE = 3
@@ -293,7 +294,7 @@ def test_a_question_longer_than_the_window_is_an_error_of_its_own_and_the_others
 
 def fill_without_bounds(candidates, budget_tokens):
     """A search that ignores its budget."""
-    return RankedFill(candidates, 10**6, RankedParams())
+    return SinglesFill(candidates, 10**6, RankedParams())
 
 
 def test_a_prompt_beyond_the_window_is_an_error_of_its_own_and_the_others_go_on(three):
@@ -324,7 +325,7 @@ def test_costs_get_what_a_number_beyond_99_can_bring(three, num_candidates, extr
 
     def watching(candidates, budget_tokens):
         seen.append(candidates.costs)
-        return RankedFill(candidates, budget_tokens, RankedParams())
+        return SinglesFill(candidates, budget_tokens, RankedParams())
 
     selector = selector_over(
         three,
@@ -582,7 +583,7 @@ def test_similarity_is_computed_for_strategies_that_need_it_and_only_for_them(th
 
     def watch(candidates, budget_tokens):
         seen.append(candidates)
-        return RankedFill(candidates, budget_tokens, RankedParams())
+        return SinglesFill(candidates, budget_tokens, RankedParams())
 
     for needs in (False, True):
         method = Method("retrieval", watch, "overlap", needs_similarity=needs)

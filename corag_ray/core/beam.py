@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from corag_ray.core.incumbent import Incumbent
-from corag_ray.core.singles import told_of
-from corag_ray.core.strategy import Candidates, Reading, check_reading
+from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
 from corag_ray.errors import ConfigError, ProtocolError, unknown_name
 from corag_ray.types import Combination
 

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from corag_ray.core.singles import Singles
+from corag_ray.core.fill import Ranked
 from corag_ray.core.strategy import Candidates, Reading, check_reading
-from corag_ray.errors import ConfigError, ProtocolError
-from corag_ray.types import Combination
-
-Ranked = Sequence[tuple[int, float]]
-"""(candidate, relevance) by falling relevance."""
-
-
-class Filling(Protocol):
-    """Parameters that say how the budget is filled."""
-
-    @property
-    def reading(self) -> Reading:
-        """Which of the reranker's two values is the relevance."""
-        ...
-
-    def fill(self, ranked: Ranked, candidates: Candidates, budget_tokens: int) -> list[int]:
-        """The chosen candidates in the order chosen."""
-        ...
+from corag_ray.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +20,7 @@ class MmrParams:
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    needs_similarity: ClassVar[bool] = True
 
     weight: float = 0.7
     reading: Reading = "calibrated"
@@ -71,6 +55,7 @@ class SimilarityPenaltyParams:
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    needs_similarity: ClassVar[bool] = True
 
     penalty: float = 0.2
     reading: Reading = "calibrated"
@@ -105,6 +90,7 @@ class CoverageParams:
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    needs_similarity: ClassVar[bool] = True
 
     cost_power: float = 1.0
     reading: Reading = "calibrated"
@@ -136,43 +122,6 @@ class CoverageParams:
         together = sum(weight * covered[number] for number, weight in relevance.items())
         best = max(alone, key=lambda number: alone[number], default=None)
         return [best] if best is not None and alone[best] > together else chosen
-
-
-class DiverseFill:
-    """Scores each candidate alone, then fills the budget as its parameters say, from scores and similarities."""
-
-    needs_similarity: ClassVar[bool] = True
-
-    def __init__(self, candidates: Candidates, budget_tokens: int, params: Filling) -> None:
-        """Take a query's candidates.
-
-        Raises:
-            ProtocolError: they come without their similarities.
-        """
-        if len(candidates.similarity) != len(candidates):
-            raise ProtocolError(
-                f"{type(self).__name__} needs Candidates.similarity of all {len(candidates)} candidates, "
-                f"not of {len(candidates.similarity)}."
-            )
-        self.reading: Reading = params.reading
-        self._candidates = candidates
-        self._budget_tokens = budget_tokens
-        self._params = params
-        self._singles = Singles(len(candidates))
-
-    def ask(self, limit: int) -> list[Combination]:
-        """The singles not told yet, in candidate order."""
-        return self._singles.ask(limit)
-
-    def tell(self, scores: Mapping[Combination, float | None]) -> None:
-        """Give the last ask's scores."""
-        self._singles.tell(scores)
-
-    def best(self) -> tuple[Combination, float] | None:
-        """The filled combination, and **the score of its first chunk**: the combination itself was never scored."""
-        chosen = self._params.fill(self._singles.ranked, self._candidates, self._budget_tokens)
-        top = self._singles.scores[chosen[0]] if chosen else None
-        return None if top is None else (tuple(chosen), top)
 
 
 def _greedy(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from corag_ray.core.incumbent import Incumbent
-from corag_ray.core.singles import told_of
-from corag_ray.core.strategy import Candidates, Reading, check_reading
+from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
 from corag_ray.errors import ConfigError, ProtocolError
 from corag_ray.types import Combination
 

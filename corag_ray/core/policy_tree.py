@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from corag_ray.core.singles import told_of
-from corag_ray.core.strategy import Candidates, Reading
+from corag_ray.core.strategy import Candidates, Reading, told_of
 from corag_ray.core.tree import Backup, Node, back_up, depth_first
 from corag_ray.core.utility import utility
 from corag_ray.errors import ConfigError, ProtocolError, unknown_name

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corag_ray.core.singles import told_of
-from corag_ray.core.strategy import Candidates, Reading, check_reading
+from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
 from corag_ray.errors import ProtocolError
 from corag_ray.types import Combination
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from corag_ray.core.singles import Singles
+from corag_ray.core.fill import Ranked
 from corag_ray.core.strategy import Candidates, Reading, check_reading
 from corag_ray.errors import unknown_name
-from corag_ray.types import Combination
 
 OnMisfit = Literal["skip", "stop"]
 
@@ -25,6 +23,7 @@ class RankedParams:
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    needs_similarity: ClassVar[bool] = False
 
     on_misfit: OnMisfit = "skip"
     reading: Reading = "raw"
@@ -35,34 +34,14 @@ class RankedParams:
             raise unknown_name("on_misfit", str(self.on_misfit), get_args(OnMisfit))
         check_reading(self.reading)
 
-
-class RankedFill:
-    """The best singles, one after another, as far as the budget goes."""
-
-    def __init__(self, candidates: Candidates, budget_tokens: int, params: RankedParams) -> None:
-        self.reading: Reading = params.reading
-        self._candidates = candidates
-        self._budget_tokens = budget_tokens
-        self._on_misfit = params.on_misfit
-        self._singles = Singles(len(candidates))
-
-    def ask(self, limit: int) -> list[Combination]:
-        """The singles not told yet, in candidate order."""
-        return self._singles.ask(limit)
-
-    def tell(self, scores: Mapping[Combination, float | None]) -> None:
-        """Give the last ask's scores."""
-        self._singles.tell(scores)
-
-    def best(self) -> tuple[Combination, float] | None:
-        """The filled combination, and **the score of its first chunk**: the combination itself was never scored."""
+    def fill(self, ranked: Ranked, candidates: Candidates, budget_tokens: int) -> list[int]:
+        """See `Filling`."""
         chosen: list[int] = []
-        room = self._budget_tokens
-        for number, _ in self._singles.ranked:
-            if self._candidates.costs[number] <= room:
+        room = budget_tokens
+        for number, _ in ranked:
+            if candidates.costs[number] <= room:
                 chosen.append(number)
-                room -= self._candidates.costs[number]
-            elif self._on_misfit == "stop":
+                room -= candidates.costs[number]
+            elif self.on_misfit == "stop":
                 break
-        top = self._singles.scores[chosen[0]] if chosen else None
-        return None if top is None else (tuple(chosen), top)
+        return chosen

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from corag_ray.errors import unknown_name
+from corag_ray.errors import ProtocolError, unknown_name
 from corag_ray.types import Combination
 
 Reading = Literal["raw", "calibrated"]
@@ -63,8 +63,7 @@ class Strategy(Protocol):
     """One way to choose a combination within a budget.
 
     A strategy is a pure function of what it was told: the same tells give the same asks, whatever the time or company.
-    A class that reads `Candidates.similarity` declares `needs_similarity: ClassVar[bool] = True`; for all others it is
-    left out.
+    One whose parameters declare `needs_similarity` reads `Candidates.similarity`; for all others it is left out.
     """
 
     reading: Reading
@@ -83,3 +82,15 @@ class Strategy(Protocol):
     def best(self) -> tuple[Combination, float] | None:
         """The chosen combination and its score; `None` when nothing that fits has a score."""
         ...
+
+
+def told_of(asked: list[Combination], scores: Mapping[Combination, float | None]) -> list[Combination]:
+    """The asked combinations that `scores` tells: its first few, in order.
+
+    Raises:
+        ProtocolError: the scores are of others.
+    """
+    told = asked[: len(scores)]
+    if len(told) < len(scores) or any(combination not in scores for combination in told):
+        raise ProtocolError(f"tell expects scores of {asked}, or of the first few of them, not of {list(scores)}.")
+    return told

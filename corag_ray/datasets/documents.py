@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
 from corag_ray.datasets.folder import read_queries
-from corag_ray.datasets.records import Record
-from corag_ray.errors import DataError, MissingModelError
+from corag_ray.datasets.records import Record, optional_library
+from corag_ray.errors import DataError
 
 _log = logging.getLogger(__name__)
 BLOCKS = (
@@ -88,7 +86,7 @@ def _plain(path: Path) -> str:
 
 
 def _markdown(path: Path) -> str:
-    parser = _library("markdown_it").MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
+    parser = optional_library("markdown_it").MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
     try:
         return _text_of_html(parser.render(_plain(path)))
     except RecursionError as error:
@@ -104,7 +102,7 @@ def _html(path: Path) -> str:
 
 def _text_of_html(markup: str) -> str:
     """The text of headings, paragraphs, list entries and table rows, a line each, in their order."""
-    soup = _library("bs4").BeautifulSoup(markup, "html.parser")
+    soup = optional_library("bs4").BeautifulSoup(markup, "html.parser")
     for unwanted in soup(LEFT_OUT):
         unwanted.decompose()
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
@@ -122,7 +120,7 @@ def _text_of_html(markup: str) -> str:
 
 def _pdf(path: Path) -> str | None:
     """The pages' text; None when it takes a password."""
-    pypdf = _library("pypdf")
+    pypdf = optional_library("pypdf")
     try:
         reader = pypdf.PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):
@@ -135,13 +133,6 @@ def _pdf(path: Path) -> str | None:
     if 0 < len(blank) < len(pages):
         _log.warning("%s: %d of %d pages hold no text: %s", path, len(blank), len(pages), ", ".join(blank))
     return "\n".join(pages)
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingModelError(f"reading this format needs {name}: pip install 'corag_ray[data]'.") from error
 
 
 READERS: Mapping[str, Callable[[Path], str | None]] = {

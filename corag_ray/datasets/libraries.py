@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
-from corag_ray.datasets.records import Record, without_nulls
-from corag_ray.errors import ConfigError, DataError, MissingModelError, unknown_name
+from corag_ray.datasets.records import LEAST_RELEVANT, Record, optional_library, without_nulls
+from corag_ray.errors import ConfigError, DataError, unknown_name
 
 _log = logging.getLogger(__name__)
-LEAST_RELEVANT = 1
 
 
 def load_ir_datasets(name: str, questions: bool) -> Dataset:
@@ -23,7 +21,7 @@ def load_ir_datasets(name: str, questions: bool) -> Dataset:
         ConfigError: no such id, or it has no documents or queries.
         DataError: its files could not be fetched or read.
     """
-    library = _library("ir_datasets")
+    library = optional_library("ir_datasets")
     try:
         found = library.load(name)
     except KeyError as error:
@@ -93,7 +91,7 @@ def load_hub(name: str, questions: bool) -> Dataset:
 
 
 def _hub_rows(name: str, configuration: str, split: str | None) -> Iterator[Record]:
-    library = _library("datasets")
+    library = optional_library("datasets")
     try:
         splits = library.load_dataset(name, configuration)
     except Exception as error:  # the library raises whatever its transports and builders raise
@@ -128,10 +126,3 @@ def _reason(error: Exception) -> str:
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingModelError(f"this data needs the library {name}: pip install 'corag_ray[data]'.") from error

@@ -11,6 +11,7 @@ from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
 from corag_ray.datasets.records import (
+    LEAST_RELEVANT,
     Record,
     no_key_twice,
     open_bytes,
@@ -24,7 +25,6 @@ from corag_ray.errors import DataError
 
 NO_ANSWER = "No Answer Present."
 QA_NAMES = ("*_v1.1.json", "*_v2.1.json", "*_v2.1_public.json")
-LEAST_RELEVANT = 1
 _GRADE = re.compile(r"-?[0-9]{1,9}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -12,11 +13,25 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corag_ray.errors import DataError
+from corag_ray.errors import DataError, MissingModelError
 
 Record = tuple[str, Mapping[str, Any]]
 """(place, object); a place reads `file:line`, `file row n` or what a library calls its own."""
 ROWS_A_BATCH = 1024
+LEAST_RELEVANT = 1
+"""Graded judgements from here on make a passage evidence."""
+
+
+def optional_library(name: str) -> Any:
+    """A library of the extra `data`.
+
+    Raises:
+        MissingModelError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingModelError(f"this data needs the library {name}: pip install 'corag_ray[data]'.") from error
 
 
 def read_jsonl(path: Path) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Exact match and token F1 of short answers, normalised as SQuAD does (Rajpurkar et al., 2016), and abstention."""
+"""Exact match and token F1 of short answers, normalised as SQuAD does (Rajpurkar et al., EMNLP 2016)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from corag_ray.evaluation.scripts import characters_apart
 SHORT_ANSWER_TOKENS = 10
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
-_SENTENCE_END = re.compile(r"[.!?。！？।؟\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +40,6 @@ def score_answer(prediction: str | None, references: Sequence[str]) -> AnswerSco
         max(float(normalise(prediction) == normalise(reference)) for reference in references),
         max(_f1(answer_tokens(prediction), answer_tokens(reference)) for reference in references),
     )
-
-
-def abstained(prediction: str | None, agreed_form: str) -> bool | None:
-    """Whether an answer says that the question cannot be answered, in the words that the prompt asked for.
-
-    It does when it, or its first sentence, equals the agreed form once both are normalised, or when nothing is left of
-    it. Other ways to decline are not guessed at: lists of phrases miss most of them in most languages, and take real
-    answers for refusals. So this measures nothing for a prompt that agreed on no form.
-
-    Returns:
-        None when there is no prediction.
-    """
-    if prediction is None:
-        return None
-    first_sentence = _SENTENCE_END.split(prediction.strip(), maxsplit=1)[0]
-    return any(normalise(said) in ("", normalise(agreed_form)) for said in (prediction, first_sentence))
 
 
 def are_short(references_by_question: Sequence[Sequence[str]]) -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, Cache, PreTrainedTokenizerFast, StaticLayer
+from transformers import Cache, PreTrainedTokenizerFast, StaticLayer
 
 from corag_ray.errors import ConfigError
-from corag_ray.models import grouped_attention
+from corag_ray.models.causal_model import load_causal_model
 from corag_ray.models.prefix_forward import Reading, read
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Generation
@@ -76,15 +76,9 @@ class TransformersGenerator:
 
     def __init__(self, folder: Path, tokenizer: ChatTokenizer, compute: Compute) -> None:
         """Load the weights from a transformers folder."""
-        compute.apply()
         self.name = tokenizer.name
         self._tokenizer = tokenizer
-        self._model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=getattr(torch, compute.dtype),
-            attn_implementation=grouped_attention.register(),
-            local_files_only=True,
-        ).eval()
+        self._model = load_causal_model(folder, compute)
         self._end = int(self._model.generation_config.eos_token_id)
 
     def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation]:

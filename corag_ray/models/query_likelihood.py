@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM
 
-from corag_ray.models import grouped_attention
 from corag_ray.models.calibration import Calibration
+from corag_ray.models.causal_model import load_causal_model
 from corag_ray.models.prefix_forward import MIN_SHARED, read
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
@@ -51,17 +50,11 @@ class QueryLikelihood:
 
         `min_shared` is the number of tokens from which on a common beginning is computed once.
         """
-        compute.apply()
         self._min_shared = min_shared
         self._calibrated = calibration.calibrated if calibration else math.exp
         self.calibration_version = calibration.version if calibration else None
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=getattr(torch, compute.dtype),
-            attn_implementation=grouped_attention.register(),
-            local_files_only=True,
-        ).eval()
+        self._model = load_causal_model(folder, compute)
         self._window = int(self._model.config.max_position_embeddings)
         self.head, self._instruction = self._ids(HEAD), self._ids(INSTRUCTION)
         self.tokens_asked = self.tokens_computed = 0

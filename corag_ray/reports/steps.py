@@ -264,9 +264,13 @@ def _table(*headers: str) -> Table:
     return table
 
 
-def _line(text: str) -> Text:
+def on_one_line(text: str) -> str:
     """A text on one line, its control characters blanks, so that none reaches the terminal."""
-    return Text(" ".join(_plain(text).plain.split()))
+    return " ".join(_plain(text).plain.split())
+
+
+def _line(text: str) -> Text:
+    return Text(on_one_line(text))
 
 
 def _plain(text: str) -> Text:

@@ -5,7 +5,8 @@ import random
 import pytest
 from core.scoring import random_candidates, run
 
-from corag_ray.core.diverse import CoverageParams, DiverseFill, MmrParams, SimilarityPenaltyParams
+from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.strategy import Candidates
 from corag_ray.errors import ConfigError, ProtocolError
 
@@ -15,7 +16,7 @@ SIMILARITY = ((1.0, 0.9, 0.1, 0.0), (0.9, 1.0, 0.2, 0.0), (0.1, 0.2, 1.0, 0.3), 
 
 def chosen(params, budget=2, costs=(1, 1, 1, 1), relevance=RELEVANCE):
     zeros = (0,) * 4
-    search = DiverseFill(Candidates(costs, (0.0,) * 4, zeros, zeros, SIMILARITY), budget, params)
+    search = SinglesFill(Candidates(costs, (0.0,) * 4, zeros, zeros, SIMILARITY), budget, params)
     assert run(search, lambda combination: relevance[combination[0]]) == [(0,), (1,), (2,), (3,)]
     return search.best()
 
@@ -30,7 +31,7 @@ def test_mmr_passes_over_the_near_duplicate():
 def test_mmr_rewards_what_is_opposed_to_all_chosen():
     # after 0: 1 is worth .5*.5 + .5*.8 = .65, 2 is worth .5*.55 - 0 = .275
     similarity = ((1.0, -0.8, 0.0), (-0.8, 1.0, 0.0), (0.0, 0.0, 1.0))
-    search = DiverseFill(Candidates((1,) * 3, (0.0,) * 3, (0,) * 3, (0,) * 3, similarity), 2, MmrParams(weight=0.5))
+    search = SinglesFill(Candidates((1,) * 3, (0.0,) * 3, (0,) * 3, (0,) * 3, similarity), 2, MmrParams(weight=0.5))
     run(search, lambda combination: (0.9, 0.5, 0.55)[combination[0]])
     assert search.best() == ((0, 1), 0.9)
 
@@ -75,7 +76,7 @@ def test_coverage_is_worth_what_the_published_listing_finds_from_the_sets_values
             if sum(costs[n] for n in [*picked, best]) <= budget:
                 picked.append(best)
         singles = [[n] for n in range(6) if costs[n] <= budget]
-        search = DiverseFill(candidates, budget, CoverageParams(cost_power=power))
+        search = SinglesFill(candidates, budget, CoverageParams(cost_power=power))
         run(search, lambda combination, relevance=relevance: relevance[combination[0]])
         chosen, _ = search.best() or ((), 0.0)
         assert worth(chosen) == pytest.approx(max(map(worth, [picked, *singles])))
@@ -99,4 +100,4 @@ def test_bad_parameters_are_refused():
 
 def test_candidates_without_similarities_are_refused():
     with pytest.raises(ProtocolError, match=r"needs Candidates\.similarity of all 2 candidates, not of 0"):
-        DiverseFill(Candidates((1, 1), (0.0, 0.0), (0, 0), (0, 0)), 2, MmrParams())
+        SinglesFill(Candidates((1, 1), (0.0, 0.0), (0, 0), (0, 0)), 2, MmrParams())

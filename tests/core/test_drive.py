@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag_ray.core.drive import drive_async, drive_lockstep
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
-from corag_ray.core.ranked import RankedFill, RankedParams
+from corag_ray.core.ranked import RankedParams
 from corag_ray.core.strategy import Candidates
 from corag_ray.core.tree import depth_first
 from corag_ray.errors import ConfigError, ProtocolError
@@ -37,7 +38,7 @@ def make(recipe):
     zeros = (0,) * len(costs)
     candidates = Candidates(tuple(costs), (0.0,) * len(costs), zeros, zeros)
     if preset == "ranked":
-        return RankedFill(candidates, budget, RankedParams())
+        return SinglesFill(candidates, budget, RankedParams())
     return PolicyTreeSearch(candidates, budget, PRESETS[preset])
 
 

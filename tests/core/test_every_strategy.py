@@ -6,25 +6,26 @@ import pytest
 from core.scoring import random_candidates, run, score_of
 
 from corag_ray.core.beam import BeamParams, BeamSearch
-from corag_ray.core.diverse import CoverageParams, DiverseFill, MmrParams, SimilarityPenaltyParams
+from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.exhaustive import ExhaustiveParams, ExhaustiveSearch
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill, RandomParams
-from corag_ray.core.ranked import RankedFill, RankedParams
+from corag_ray.core.ranked import RankedParams
 
 STRATEGIES = {
-    "ranked": (RankedFill, RankedParams()),
-    "ranked, stopping": (RankedFill, RankedParams(on_misfit="stop")),
+    "ranked": (SinglesFill, RankedParams()),
+    "ranked, stopping": (SinglesFill, RankedParams(on_misfit="stop")),
     "seed": (PolicyTreeSearch, PRESETS["seed"]),
     "report": (PolicyTreeSearch, PRESETS["report"]),
     "carrot": (PolicyTreeSearch, PRESETS["carrot"]),
     "exhaustive": (ExhaustiveSearch, ExhaustiveParams(num_candidates=4, max_chunks=3)),
     "greedy": (BeamSearch, BeamParams(width=1)),
     "beam": (BeamSearch, BeamParams(width=3, on_no_gain="continue")),
-    "mmr": (DiverseFill, MmrParams()),
-    "coverage": (DiverseFill, CoverageParams()),
-    "similarity penalty": (DiverseFill, SimilarityPenaltyParams()),
+    "mmr": (SinglesFill, MmrParams()),
+    "coverage": (SinglesFill, CoverageParams()),
+    "similarity penalty": (SinglesFill, SimilarityPenaltyParams()),
     "random": (RandomFill, RandomParams()),
 }
 CASES = 840  # of each of the twelve: 10,080

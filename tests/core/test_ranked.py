@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag_ray.core.ranked import RankedFill, RankedParams
+from corag_ray.core.fill import SinglesFill
+from corag_ray.core.ranked import RankedParams
 from corag_ray.core.strategy import Candidates
 from corag_ray.errors import ConfigError, ProtocolError
 
 
 def fill(costs, budget, scores, limit=512, **choices):
     zeros = (0,) * len(costs)
-    search = RankedFill(Candidates(tuple(costs), (0.0,) * len(costs), zeros, zeros), budget, RankedParams(**choices))
+    search = SinglesFill(Candidates(tuple(costs), (0.0,) * len(costs), zeros, zeros), budget, RankedParams(**choices))
     while asked := search.ask(limit):
         assert search.ask(limit) == asked
         search.tell({single: scores[single[0]] for single in asked})
@@ -45,7 +46,7 @@ def test_nothing_that_fits_and_has_a_score_is_no_answer(costs, budget, scores):
 
 
 def test_a_search_cut_by_a_deadline_answers_from_what_was_told():
-    search = RankedFill(Candidates((1, 1), (0.0, 0.0), (0, 0), (0, 0)), 2, RankedParams())
+    search = SinglesFill(Candidates((1, 1), (0.0, 0.0), (0, 0), (0, 0)), 2, RankedParams())
     assert search.ask(2) == [(0,), (1,)]
     search.tell({(0,): 0.3})
     assert search.best() == ((0,), 0.3)
@@ -54,7 +55,7 @@ def test_a_search_cut_by_a_deadline_answers_from_what_was_told():
 
 @pytest.mark.parametrize("scores", [{(1,): 0.1}, {(0,): 0.1, (7,): 0.2}, {(0,): 0.1, (1,): 0.2, (2,): 0.3}])
 def test_a_tell_of_something_else_than_was_asked_is_a_protocol_error(scores):
-    search = RankedFill(Candidates((1, 1, 1), (0.0,) * 3, (0,) * 3, (0,) * 3), 2, RankedParams())
+    search = SinglesFill(Candidates((1, 1, 1), (0.0,) * 3, (0,) * 3, (0,) * 3), 2, RankedParams())
     search.ask(2)
     with pytest.raises(ProtocolError, match="tell expects"):
         search.tell(scores)

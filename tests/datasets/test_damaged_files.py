@@ -13,43 +13,14 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_damages import BOM, JSON_LINES, LATIN, add, become, crlf, cut, first, replace
 from data_layouts import LAYOUTS, PASSAGES, QUERIES, columns, jsonl, parquet, qa_entry, write
 
 from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import CoragError
 
-BOM = b"\xef\xbb\xbf"
-LATIN = "café".encode("latin-1")
 HUGE = "tea " * 300_000
 OF_THE_FOLDER = {"refused: no rows", "refused: no object", "refused: unasked"}
-
-
-def cut(content):
-    return content[: len(content) * 2 // 3]
-
-
-def first(length):
-    return lambda content: content[:length]
-
-
-def crlf(content):
-    return content.replace(b"\n", b"\r\n")
-
-
-def add(line):
-    return lambda content: content + line
-
-
-def replace(old, new):
-    def change(content):
-        assert old in content
-        return content.replace(old, new, 1)
-
-    return change
-
-
-def become(content):
-    return lambda _: content
 
 
 def parquet_without_rows():
@@ -62,27 +33,9 @@ JSONL_CASES = {
     **{
         ("corpus.jsonl", name): change
         for name, change in {
-            "same: bom": lambda c: BOM + c,
-            "same: crlf": crlf,
-            "same: blank lines": lambda c: b"\n\n" + c + b"\n \n",
-            "same: no last line end": lambda c: c.rstrip(b"\n"),
-            "same: unknown key": replace(b'"text"', b'"lang": 1, "text"'),
-            "refused: cut": cut,
-            "refused: latin": add(b'{"passage_id": "x", "text": "' + LATIN + b'"}\n'),
-            "refused: utf-16": lambda c: c.decode().encode("utf-16"),
-            "refused: empty": become(b""),
-            "refused: blank": become(b"\n\n"),
-            "refused: other key": replace(b'"text"', b'"body"'),
-            "refused: list": add(b"[1]\n"),
-            "refused: number": replace(b'"Tea came to Britain in 1660."', b"5"),
-            "refused: null": replace(b'"Tea came to Britain in 1660."', b"null"),
-            "refused: duplicate id": lambda c: c + c.splitlines(keepends=True)[0],
-            "refused: nul": add(b"\x00\n"),
-            "refused: surrogate": replace(b"Tea came", rb"\ud83d came"),
+            **JSON_LINES,
             "refused: deep": add(b"[" * 99_999 + b"\n"),
-            "refused: csv": become(b"passage_id,text\n7,tea\n"),
             "refused: two on a line": replace(b"}\n", b"} "),
-            "refused: key twice": replace(b'"text"', b'"text": "lost", "text"'),
             "refused: no id": replace(b'"passage_id": "7"', b'"passage_id": " "'),
             "refused: carriage returns alone": lambda c: c.replace(b"\n", b"\r"),
         }.items()

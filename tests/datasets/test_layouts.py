@@ -203,7 +203,7 @@ def test_pages_are_joined_and_those_without_text_are_named(tmp_path, caplog):
 @pytest.mark.parametrize(("library", "name"), [("markdown_it", "b.md"), ("bs4", "deep/c.html"), ("pypdf", "d.pdf")])
 def test_a_library_that_is_not_installed_is_one_sentence_with_the_extra(tmp_path, monkeypatch, library, name):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingModelError, match=rf"needs {library}: pip install 'corag_ray\[data\]'"):
+    with pytest.raises(MissingModelError, match=rf"needs the library {library}: pip install 'corag_ray\[data\]'"):
         load_dataset(write(tmp_path, {name: LAYOUTS["documents"][name]}), questions=False)
 
 

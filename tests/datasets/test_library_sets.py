@@ -4,8 +4,9 @@ import logging
 import sys
 
 import pytest
+from data_damages import BOM, JSON_LINES, LATIN, add, become, crlf, cut, replace
 from data_layouts import LAYOUTS, PASSAGES, QUERIES, QUESTIONS, TEXTS, jsonl, parquet, tsv, write
-from test_damaged_files import BOM, HUGE, LATIN, add, become, crlf, cut, replace
+from test_damaged_files import HUGE
 
 from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import ConfigError, CoragError, DataError, MissingModelError
@@ -142,26 +143,8 @@ HUB_CASES = {
     **{
         ("corpus.jsonl", name): change
         for name, change in {
-            "same: bom": lambda c: BOM + c,
-            "same: crlf": crlf,
-            "same: blank lines": lambda c: b"\n\n" + c + b"\n \n",
-            "same: no last line end": lambda c: c.rstrip(b"\n"),
-            "same: unknown key": replace(b'"text"', b'"lang": 1, "text"'),
+            **JSON_LINES,
             "same: two on a line, which the library parts": replace(b"}\n", b"} "),
-            "refused: cut": cut,
-            "refused: latin": add(b'{"passage_id": "x", "text": "' + LATIN + b'"}\n'),
-            "refused: utf-16": lambda c: c.decode().encode("utf-16"),
-            "refused: empty": become(b""),
-            "refused: blank": become(b"\n\n"),
-            "refused: other key": replace(b'"text"', b'"body"'),
-            "refused: list": add(b"[1]\n"),
-            "refused: number": replace(b'"Tea came to Britain in 1660."', b"5"),
-            "refused: null": replace(b'"Tea came to Britain in 1660."', b"null"),
-            "refused: duplicate id": lambda c: c + c.splitlines(keepends=True)[0],
-            "refused: nul": add(b"\x00\n"),
-            "refused: surrogate": replace(b"Tea came", rb"\ud83d came"),
-            "refused: key twice": replace(b'"text"', b'"text": "lost", "text"'),
-            "refused: csv": become(b"passage_id,text\n7,tea\n"),
             "refused: gzip": become(b"\x1f\x8b\x08\x00tea"),
         }.items()
     },

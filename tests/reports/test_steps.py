@@ -10,8 +10,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
-from corag_ray.core.ranked import RankedFill, RankedParams
+from corag_ray.core.ranked import RankedParams
 from corag_ray.core.strategy import Candidates
 from corag_ray.pipeline import Choice, Choices
 from corag_ray.reports.steps import SHOWN_ROWS, Expansion, Steps, expansions, render_steps
@@ -170,7 +171,7 @@ def test_a_method_without_search_vector_or_answer_says_so():
 
 
 def test_a_strategy_without_a_tree_shows_its_selection_alone():
-    text = words(printed(steps(search=RankedFill(Candidates((1,), (0.0,), (0,), (0,)), 8, RankedParams())))[4])
+    text = words(printed(steps(search=SinglesFill(Candidates((1,), (0.0,), (0,), (0,)), 8, RankedParams())))[4])
     assert "5 pairs scored selection of 8 tokens" in text
 
 
