@@ -16,14 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import psutil
@@ -42,7 +42,9 @@ from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.versions import UNFINISHED, next_version
 from corag_ray.models.protocols import Embedder
 from corag_ray.models.reranker import LateInteraction
+from corag_ray.models.torch_setup import SLEEPING_THREADS
 
+T = TypeVar("T")
 CANDIDATES = 60
 QUERIES = 50
 TIES = 1e-6
@@ -60,8 +62,7 @@ def main(
     prepare_weights(config)
     seconds = 60 + estimate_seconds(config, 0, limit)
     print(f"{limit} chunks, killed once half-way and resumed: about {duration_text(seconds)}.", flush=True)
-    with ProcessPoolExecutor(1, get_context("spawn")) as other:  # all sets in memory are no part of what is measured
-        queries = other.submit(_write_english, corpus, config, limit).result()
+    queries = _in_new_process(_write_english, corpus, config, limit)  # all sets in memory are no part of the measuring
     dataset = load_dataset(str(corpus), questions=False)
     folder = default_index_folder(root, config, dataset)
     shutil.rmtree(folder, ignore_errors=True)
@@ -72,9 +73,7 @@ def main(
         at_kill = _kill_half_way(command, folder)
         built = _finish(command)
         seconds = time.perf_counter() - started
-        embedder = build_embedder(config)
-        index = open_index(folder, index_spec(config, dataset), embedder, config.retrieval.kind)
-        figures = _time(index, embedder, queries) | {"recall_at_60": _recall(index, embedder, queries)}
+        figures = _in_new_process(_search, folder, config, queries)
     facts = {
         "chunks": built["chunks"],
         "documents": built["documents"],
@@ -83,9 +82,16 @@ def main(
         "re_encoded": at_kill + built["embedded"] - built["chunks"],
         "peak_rss_mib": round(peak.mib),
         "token_vectors": built["token_vectors"],
-        "version": index.version,
+        "version": built["version"],
     }
     print(json.dumps(facts | figures))
+
+
+def _in_new_process(work: Callable[..., T], *arguments: Any) -> T:
+    """The work's result from a process whose threads wait as those of an actor do."""
+    os.environ.update(SLEEPING_THREADS)
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(work, *arguments).result()
 
 
 def _write_english(corpus: Path, config: Config, limit: int) -> list[str]:
@@ -151,6 +157,14 @@ def _finish(command: list[str]) -> dict[str, Any]:
         raise CoragError(f"the build failed (its message is above): {' '.join(command)}.")
     built: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return built
+
+
+def _search(folder: Path, config: Config, queries: Sequence[str]) -> dict[str, float]:
+    """Open the finished index and measure it."""
+    embedder = build_embedder(config)
+    spec = index_spec(config, load_dataset(config.dataset, questions=False))
+    index = open_index(folder, spec, embedder, config.retrieval.kind)
+    return _time(index, embedder, queries) | {"recall_at_60": _recall(index, embedder, queries)}
 
 
 def _time(index: OpenIndex, embedder: Embedder, queries: Sequence[str]) -> dict[str, float]:

@@ -14,14 +14,11 @@ import ray
 from ray.exceptions import RayError
 
 from corag_ray.errors import CoragError
-from corag_ray.models.torch_setup import OFFLINE
+from corag_ray.models.torch_setup import OFFLINE, SLEEPING_THREADS
 
 MAX_RESTARTS = 2
 """Of an actor, and tries of a group again after its actor died: Ray Data's own default is for ever."""
 ACTOR_OPTIONS = {"max_restarts": MAX_RESTARTS, "max_task_retries": MAX_RESTARTS}
-
-WORKER_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Idle threads sleep: where actors share cores, spinning ones keep the others from working (measured: 2 to 5 times)."""
 
 Advance = Callable[[int, int], None]
 """Told (done, in all) whenever a unit of work is done."""
@@ -67,7 +64,7 @@ def _start_ray(address: str | None) -> None:
             address=address or "local",
             include_dashboard=None if address else False,
             num_cpus=None if address else max(2, os.cpu_count() or 1),
-            runtime_env={"env_vars": OFFLINE | WORKER_THREADS},
+            runtime_env={"env_vars": OFFLINE | SLEEPING_THREADS},
             logging_level=logging.ERROR,
             log_to_driver=False,
         )

@@ -16,8 +16,11 @@ from corag_ray.models.torch_setup import Compute
 WINDOW_PIECES = 254
 """Word pieces a window: all-MiniLM-L6-v2 was trained on 256 positions, two of which are [CLS] and [SEP]."""
 WINDOW_OVERLAP = 64
-BATCH_PIECES = 8192
-"""Padded positions a forward pass, at most (one window may exceed it alone)."""
+BATCH_PIECES = 1024
+"""Padded positions a forward pass, at most (one window may exceed it alone): what stays in a CPU's cache.
+
+Measured on two cores: 29 ms a chunk of 128 tokens, 38 with eight times as many positions.
+"""
 
 
 class MeanPooledEmbedder:

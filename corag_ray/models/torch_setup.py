@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 """Environment of the `local` profile; handed to every actor as well."""
+SLEEPING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Idle threads sleep: torch and FAISS each keep a pool, and spinning ones keep the others' from working.
+
+Read when either library is first loaded, so it is handed to processes that are yet to start. Measured: searches that
+alternate with the embedder take 495 ms without and 26 ms with it, actors that share cores 2 to 5 times as long.
+"""
 
 
 def go_offline() -> None:
