@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Cost-constrained retrieval for RAG on Ray: ordered chunk combinations under a token budget.",
 )
+
 screen = Console(stderr=True, emoji=False)
 """Everything for people goes to standard error; standard output holds the answer or the figures."""
 
@@ -40,6 +42,20 @@ Deterministic = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(importlib.metadata.version("corag_ray"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
@@ -54,7 +70,7 @@ def ask(
     root: Root = RUNS,
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
-    from corag_ray.batch.index_job import ensure_index, without_deleted
+    from corag_ray.batch.index_folder import ensure_index, without_deleted
     from corag_ray.build import (
         build_answerer,
         build_embedder,
@@ -77,19 +93,24 @@ def ask(
         raise unknown_name("language of prompts", language, LANGUAGES)
     if not question.strip():
         raise ConfigError("the question is empty: write what you want to know.")
-    run = settle(run.model_copy(update={"methods": {method: run.methods[method]}}))
-    prepare_weights(run)
-    dataset = load_dataset(run.dataset, questions=False)
-    folder = default_index_folder(root, run, dataset)
-    dataset = without_deleted(dataset, folder)
+    run = run.model_copy(update={"methods": {method: run.methods[method]}})
+    with _doing("reading the corpus"):
+        prepare_weights(run)
+        dataset = load_dataset(run.dataset, questions=False)
+        run = settle(run)
+        folder = default_index_folder(root, run, dataset)
+        dataset = without_deleted(dataset, folder)
     with _bars() as bars:
         ensure_index(run, dataset, folder, _advance(bars, "indexing"))
-    selector = build_selector(run, folder, index_spec(run, dataset), keep_searches=show_steps)
-    [plan] = selector.select([Question("asked", question, language=language)])
+    with _doing("loading index and models"):
+        selector = build_selector(run, folder, index_spec(run, dataset), keep_searches=show_steps)
+    with _doing("searching"):
+        [plan] = selector.select([Question("asked", question, language=language)])
     if plan.error is not None:
         raise plan.error
     chosen = plan.methods[method]
-    written = build_answerer(run).answer([plan])[0].get(method) if run.generation.enabled else None
+    with _doing("writing the answer"):
+        written = build_answerer(run).answer([plan])[0].get(method) if run.generation.enabled else None
     if plan.error is not None:
         raise plan.error
     answer = written.text if written else None
@@ -134,14 +155,16 @@ def index(
 
     Only chunks of new and changed documents are embedded. Readers see the old version or the new one, never a mixture.
     """
-    from corag_ray.batch.index_job import delete_documents, ensure_index, without_deleted
+    from corag_ray.batch.index_folder import delete_documents, ensure_index, without_deleted
     from corag_ray.build import default_index_folder, prepare_weights, settle
     from corag_ray.datasets.load import load_dataset
     from corag_ray.indexing.versions import read_manifest
 
-    run = settle(load_config(config, {"dataset": data, "deterministic": deterministic}))
-    prepare_weights(run)
-    dataset = load_dataset(run.dataset, questions=False)
+    run = load_config(config, {"dataset": data, "deterministic": deterministic})
+    with _doing("reading the corpus"):
+        prepare_weights(run)
+        dataset = load_dataset(run.dataset, questions=False)
+        run = settle(run)
     folder = default_index_folder(root, run, dataset)
     delete_documents(dataset, folder, delete or [], restore or [])
     with _bars() as bars:
@@ -176,13 +199,20 @@ def bench(
     changes = {"dataset": data, "limit": limit, "budget_tokens": budget, "deterministic": deterministic}
     run = load_config(experiment, changes)
     opened = open_experiment(run, experiment.stem if experiment else None, root, out)
+    kept = opened.count_answered()
+    going_on = f", of which {kept} are answered already," if kept else ""
     screen.print(
-        f"{opened.num_questions} questions x {len(run.methods)} methods, budget {run.budget_tokens} tokens; "
-        f"about {duration_text(opened.estimate_seconds())} if nothing is there yet. Run folder: {opened.run_folder}",
+        f"{opened.num_questions} questions{going_on} x {len(run.methods)} methods, budget {run.budget_tokens} tokens; "
+        f"about {duration_text(opened.estimate_seconds())}. Run folder: {opened.run_folder}",
         markup=False,
     )
-    with _bars() as bars:
-        summary, figures = run_experiment(opened, _advance(bars, "indexing"), _advance(bars, "answering"))
+    try:
+        with _bars() as bars:
+            summary, figures = run_experiment(opened, _advance(bars, "indexing"), _advance(bars, "answering"))
+    except KeyboardInterrupt:
+        left = f"{opened.count_answered()} of {opened.num_questions} questions are kept in {opened.run_folder}"
+        screen.print(f"Stopped: {left}; the same command goes on.", markup=False)
+        raise
     Console().print(summary_table(summary))
     for reranker, traits in opened.reranker_traits.items():
         if not traits["order_sensitive"]:
@@ -234,6 +264,11 @@ def main() -> None:
         app()
 
 
+def _doing(what: str) -> AbstractContextManager[object]:
+    """Shows on a terminal that something is being done."""
+    return screen.status(f"{what} ...") if screen.is_terminal else nullcontext()
+
+
 @contextmanager
 def _bars() -> Iterator[Progress]:
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -256,6 +291,9 @@ def _advance(bars: Progress, label: str) -> Any:
 def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
     from corag_ray.reports.steps import on_one_line
 
+    if not sources:
+        screen.print(f"No sources: {title}.", markup=False)
+        return
     table = Table("", "document", "tokens", "text", title=title)
     for number, source in enumerate(sources, start=1):
         text = on_one_line(source["text"])

@@ -17,7 +17,7 @@ import typer
 
 from corag_ray.batch.benchmark import group_rows, groups_of, open_run, run_benchmark
 from corag_ray.batch.estimate import duration_text
-from corag_ray.batch.index_job import ensure_index
+from corag_ray.batch.index_folder import ensure_index
 from corag_ray.build import (
     build_selector,
     default_index_folder,

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from corag_ray.batch.estimate import duration_text, generator_seconds
-from corag_ray.batch.index_job import ensure_index
+from corag_ray.batch.index_folder import ensure_index
 from corag_ray.build import build_embedder, default_index_folder, index_spec, prepare_weights, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import load_config

@@ -21,7 +21,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from corag_ray.batch.index_job import ensure_index
+from corag_ray.batch.index_folder import ensure_index
 from corag_ray.build import EMBEDDERS, GENERATORS, build_embedder, default_index_folder, index_spec, prepare_weights
 from corag_ray.build import compute as compute_of
 from corag_ray.cli import reporting_errors

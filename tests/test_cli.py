@@ -1,5 +1,6 @@
 """The command line: a mistake is one sentence on standard error and exit status 2, without a traceback."""
 
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from corag_ray import build, cli
-from corag_ray.batch import index_job
+from corag_ray.batch import experiment, index_folder
 from corag_ray.errors import RowError
 from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Chunk, Generation, Question
@@ -91,6 +92,42 @@ def test_the_installed_command_says_its_sentence_without_a_traceback(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_a_mistyped_name_is_told_before_ray_torch_and_models_are_imported(tmp_path):
+    script = (
+        "import sys\n"
+        "from corag_ray import cli\n"
+        "try:\n"
+        "    cli.main()\n"
+        "finally:\n"
+        "    print(sorted({'ray', 'torch', 'transformers'} & set(sys.modules)))\n"
+    )
+    for command in (["ask", "why?"], ["index"], ["bench"]):
+        arguments = [sys.executable, "-c", script, *command, "--data", "sampel", "--root", tmp_path]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout) == (2, "[]\n"), command
+        assert "did you mean 'sample'?" in done.stderr
+
+
+def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
+    assert corag(monkeypatch, capsys, "--version")[:2] == (0, f"{importlib.metadata.version('corag_ray')}\n")
+
+
+def test_a_stopped_run_says_what_is_kept(monkeypatch, capsys, tmp_path):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    opened = SimpleNamespace(
+        num_questions=8, run_folder=tmp_path, count_answered=lambda: 6, estimate_seconds=lambda: 60.0
+    )
+    monkeypatch.setattr(experiment, "open_experiment", lambda *args: opened)
+    monkeypatch.setattr(experiment, "run_experiment", stop)
+    monkeypatch.setattr(cli.screen, "_width", 200)
+    code, out, err = corag(monkeypatch, capsys, "bench")
+    assert (code, out) == (130, "")
+    assert "8 questions, of which 6 are answered already, x 4 methods" in err
+    assert f"Stopped: 6 of 8 questions are kept in {tmp_path}; the same command goes on." in err
+
+
 def test_an_unknown_option_is_status_2_with_a_usage_line(monkeypatch, capsys):
     code, out, err = corag(monkeypatch, capsys, "bench", "--budgt", "5")
     assert (code, out) == (2, "")
@@ -115,7 +152,7 @@ def fake_models(monkeypatch):
     """`corag ask` without weights, index and Ray; what is set here is what the selector gives."""
     choices = Choices(Question("asked", "why?"))
     choices.methods["corag"] = Choice("retrieval", [Chunk(1, "d[b]", 0, 0, 9, MARKUP, 9)], context_tokens=9)
-    monkeypatch.setattr(index_job, "ensure_index", lambda *args: False)
+    monkeypatch.setattr(index_folder, "ensure_index", lambda *args: False)
     monkeypatch.setattr(build, "prepare_weights", lambda config: None)
     monkeypatch.setattr(
         build,

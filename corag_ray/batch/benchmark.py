@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import ray
 
-from corag_ray.batch.cluster import ACTOR_OPTIONS, Advance, as_done, ray_cluster
+from corag_ray.batch.cluster import ACTOR_OPTIONS, as_done, ray_cluster
 from corag_ray.batch.preflight import check_cpus
+from corag_ray.batch.progress import Advance, untold
 from corag_ray.batch.row_writer import RowWriter, open_row_writer
 from corag_ray.build import build_answerer, build_selector, index_spec, run_fingerprint
 from corag_ray.config import Config
@@ -46,7 +47,7 @@ def groups_of(config: Config, dataset: Dataset) -> list[Group]:
 
 
 def run_benchmark(
-    config: Config, dataset: Dataset, index_folder: Path, run_folder: Path, advance: Advance = lambda done, total: None
+    config: Config, dataset: Dataset, index_folder: Path, run_folder: Path, advance: Advance = untold
 ) -> list[Row]:
     """Run every question that the run folder does not hold yet; returns all rows, one a question, by position.
 
@@ -68,7 +69,7 @@ def open_run(config: Config, dataset: Dataset, run_folder: Path) -> AbstractCont
 
 
 def run_missing(
-    config: Config, dataset: Dataset, index_folder: Path, writer: RowWriter, advance: Advance = lambda done, total: None
+    config: Config, dataset: Dataset, index_folder: Path, writer: RowWriter, advance: Advance = untold
 ) -> None:
     """Run the groups that the row log lacks and append them as they are done."""
     groups = groups_of(config, dataset)

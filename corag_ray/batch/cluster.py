@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,9 +19,6 @@ from corag_ray.models.torch_setup import OFFLINE, SLEEPING_THREADS
 MAX_RESTARTS = 2
 """Of an actor, and tries of a group again after its actor died: Ray Data's own default is for ever."""
 ACTOR_OPTIONS = {"max_restarts": MAX_RESTARTS, "max_task_retries": MAX_RESTARTS}
-
-Advance = Callable[[int, int], None]
-"""Told (done, in all) whenever a unit of work is done."""
 
 
 @contextmanager

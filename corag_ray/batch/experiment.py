@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corag_ray.batch.benchmark import open_run, run_missing
-from corag_ray.batch.cluster import Advance
 from corag_ray.batch.estimate import estimate_seconds
-from corag_ray.batch.index_job import ensure_index, without_deleted
+from corag_ray.batch.index_folder import ensure_index, without_deleted
+from corag_ray.batch.progress import Advance
+from corag_ray.batch.row_writer import count_rows
 from corag_ray.build import (
     calibrations,
     default_index_folder,
@@ -62,12 +62,20 @@ class Experiment:
         """By reranker, whether it sees order and whether more chunks can lower its score."""
         return reranker_traits(self.config)
 
+    def count_answered(self) -> int:
+        """Questions whose rows an earlier, stopped run has left.
+
+        Raises:
+            DataError: a line of the row log is no row.
+        """
+        return min(count_rows(self.run_folder), self.num_questions)
+
     def estimate_seconds(self) -> float:
-        """Seconds from nothing to the report, for what is not there yet when nothing of the run is."""
+        """Seconds to the report, for what is not there yet."""
         is_there = holds_version(self.index_folder, index_spec(self.config, self.dataset))
         characters = 0 if is_there else sum(len(d.text) for d in self.dataset.documents)
         chunks = characters / 4.2 / self.config.chunking.size_tokens  # about 4.2 characters a token in English
-        return estimate_seconds(self.config, self.num_questions, int(chunks))
+        return estimate_seconds(self.config, self.num_questions - self.count_answered(), int(chunks))
 
 
 def open_experiment(config: Config, name: str | None, root: Path, run_folder: Path | None = None) -> Experiment:
@@ -80,8 +88,8 @@ def open_experiment(config: Config, name: str | None, root: Path, run_folder: Pa
         run_folder: where the run is kept, instead of a folder under `root` named for the configuration.
     """
     prepare_weights(config)
-    config = settle(config)
     dataset = load_dataset(config.dataset)
+    config = settle(config)
     index_folder = default_index_folder(root, config, dataset)
     dataset = without_deleted(dataset, index_folder)
     name = name or dataset.name
@@ -95,6 +103,9 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     Raises:
         CoragError: more questions failed than `max_failed_share` bears; everything is written all the same.
     """
+    # Ray takes seconds to import: a mistyped name is told without.
+    from corag_ray.batch.benchmark import open_run, run_missing
+
     config, dataset, folder = experiment.config, experiment.dataset, experiment.run_folder
     ensure_index(config, dataset, experiment.index_folder, indexing)
     version = find_version(experiment.index_folder, index_spec(config, dataset))

@@ -66,6 +66,15 @@ def open_row_writer(folder: Path, fingerprint: str, groups: Groups) -> Iterator[
         writer.close()
 
 
+def count_rows(folder: Path) -> int:
+    """Rows that a run folder holds already.
+
+    Raises:
+        DataError: a line of its row log is no row.
+    """
+    return len(_readable_rows(folder / ROWS))
+
+
 def _readable_rows(path: Path) -> list[Row]:
     """The rows, without a last line that a kill cut short.
 

@@ -15,8 +15,7 @@ from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import MANIFEST, IndexSpec, find_version, read_json
 from corag_ray.models.index import DenseIndex, HybridIndex
 from corag_ray.models.lexical import LexicalIndex
-from corag_ray.models.protocols import Embedder, FirstStage, FloatArray
-from corag_ray.models.reranker import TokenVectors
+from corag_ray.models.protocols import Embedder, FirstStage, FloatArray, TokenVectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -12,6 +12,8 @@ from corag_ray.errors import RowError
 from corag_ray.types import Chunk, Combination, Generation, Score
 
 FloatArray = NDArray[np.float32]
+TokenVectors = Callable[[Sequence[int]], list[FloatArray]]
+"""From store rows to the stored unit vectors of their word pieces, [pieces, dim] each."""
 
 Prepared = TypeVar("Prepared")
 

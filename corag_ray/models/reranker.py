@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from corag_ray.models.calibration import Calibration, cut_to_unit
-from corag_ray.models.protocols import Embedder, FloatArray
+from corag_ray.models.protocols import Embedder, FloatArray, TokenVectors
 from corag_ray.types import Chunk, Combination, Score
-
-TokenVectors = Callable[[Sequence[int]], list[FloatArray]]
-"""From store rows to the stored unit vectors of their word pieces, [pieces, dim] each."""
 
 
 class LateInteraction:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from corag_ray.batch.folder_lock import locked
-from corag_ray.batch.index_job import ensure_index
+from corag_ray.batch.index_folder import ensure_index
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import DataError
