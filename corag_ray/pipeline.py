@@ -68,9 +68,13 @@ class Choice:
 
 @dataclass(slots=True)
 class Choices:
-    """A question with its candidates and what every method chose, or the error that stopped it."""
+    """A question with its candidates and what every method chose, or the error that stopped it.
+
+    `index_version` is the number and content hash of the index that the choices rest on.
+    """
 
     question: Question
+    index_version: str = field(kw_only=True)
     candidates: list[Chunk] = field(default_factory=list)
     methods: dict[str, Choice] = field(default_factory=dict)
     error: RowError | None = None
@@ -129,7 +133,7 @@ class Selector:
 
     def select(self, questions: Sequence[Question]) -> list[Choices]:
         """The choices for each question, in order; a question that cannot be answered carries its error."""
-        batch = [Choices(question) for question in questions]
+        batch = [Choices(question, index_version=self.index_version) for question in questions]
         for choices in batch:
             try:
                 self._start(choices)

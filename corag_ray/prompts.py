@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -45,10 +46,41 @@ def concise(question: str, passages: Sequence[str] | None, language: str) -> str
     return _lines(f"{instruction}\n{asked}{question}", information, passages)
 
 
+_ABSTENTIONS = {"en": "unanswerable", "zh": "无法回答", "es": "sin respuesta"}
+_OR_ABSTAIN_WORDS = {
+    "en": "If the information does not hold the answer, write nothing but: ",
+    "zh": "如果所给信息中没有答案，请只写：",
+    "es": "Si la información no contiene la respuesta, escribe solamente: ",
+}
+
+
+def concise_or_abstain(question: str, passages: Sequence[str] | None, language: str) -> str:
+    """As `concise`, with agreed words for when the information does not hold the answer; `abstains` knows them.
+
+    That is the task of SQuAD 2.0 (Rajpurkar, Jia and Liang, "Know What You Don't Know", ACL 2018).
+    """
+    known = language if language in _ABSTENTIONS else "en"
+    instruction, asked, information = _CONCISE_WORDS[known]
+    abstain = f"{_OR_ABSTAIN_WORDS[known]}{_ABSTENTIONS[known]}"
+    return _lines(f"{instruction}\n{abstain}\n{asked}{question}", information, passages)
+
+
+def abstains(prompt: str, answer: str, language: str) -> bool | None:
+    """Whether the answer is what the prompt of this name agrees on for no answer; None where it agrees on nothing.
+
+    Case and what stands around the words (punctuation, blanks) do not count. More words than the agreed ones are an
+    answer: nothing is guessed from what they say.
+    """
+    if PROMPTS.get(prompt) is not concise_or_abstain:
+        return None
+    agreed = _ABSTENTIONS.get(language, _ABSTENTIONS["en"])
+    return re.fullmatch(rf"[\W_]*{agreed}[\W_]*", answer, re.IGNORECASE) is not None
+
+
 LANGUAGES = tuple(_SEED_WORDS)
 """Languages whose words the prompts know; any other gets English words."""
 
-PROMPTS: Mapping[str, Prompt] = {"seed": seed, "concise": concise}
+PROMPTS: Mapping[str, Prompt] = {"seed": seed, "concise": concise, "concise_or_abstain": concise_or_abstain}
 
 
 def _lines(head: str, information: str, passages: Sequence[str] | None) -> str:

@@ -53,7 +53,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with whatever the data set knows of its answer."""
+    """A question with whatever the data set knows of its answer.
+
+    `answerable` is False where the set says that the corpus does not hold the answer, None where it says nothing.
+    """
 
     question_id: str
     text: str
@@ -61,6 +64,7 @@ class Question:
     evidence: tuple[Evidence, ...] = ()
     language: str = "en"
     kind: str | None = None
+    answerable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

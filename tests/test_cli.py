@@ -150,7 +150,7 @@ MARKUP = "[bold]not bold[/bold] and [/red] closes nothing"
 @pytest.fixture
 def fake_models(monkeypatch):
     """`corag ask` without weights, index and Ray; what is set here is what the selector gives."""
-    choices = Choices(Question("asked", "why?"))
+    choices = Choices(Question("asked", "why?"), index_version="1-abc")
     choices.methods["corag"] = Choice("retrieval", [Chunk(1, "d[b]", 0, 0, 9, MARKUP, 9)], context_tokens=9)
     monkeypatch.setattr(index_folder, "ensure_index", lambda *args: False)
     monkeypatch.setattr(build, "prepare_weights", lambda config: None)

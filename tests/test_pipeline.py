@@ -135,6 +135,11 @@ def three(tmp_path):
     return store_of(tmp_path, ["a x x", "a b", "b c z z"])
 
 
+def test_choices_say_which_index_they_rest_on_even_where_they_failed(three):
+    plans = selector_over(three, index_version="7-fed").select([Question("q", "a"), Question("r", " ")])
+    assert [(plan.index_version, plan.error is None) for plan in plans] == [("7-fed", True), ("7-fed", False)]
+
+
 def told(plan):
     """All of a plan but its times."""
     methods = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from corag_ray.prompts import PROMPTS, concise, numbered_passage, seed
+from corag_ray.prompts import PROMPTS, abstains, concise, concise_or_abstain, numbered_passage, seed
 
 
 def test_a_passage_stands_under_its_number_on_a_line():
@@ -58,4 +58,51 @@ def test_without_passages_there_is_no_information_section_and_with_none_chosen_a
 
 
 def test_prompts_are_found_by_name():
-    assert {"seed": seed, "concise": concise} == PROMPTS
+    assert {"seed": seed, "concise": concise, "concise_or_abstain": concise_or_abstain} == PROMPTS
+
+
+AGREED = {"en": "unanswerable", "zh": "无法回答", "es": "sin respuesta"}
+
+
+def test_the_prompt_that_lets_abstain_is_the_concise_one_with_a_second_instruction():
+    assert concise_or_abstain("Height?", ["330 m."], "en") == (
+        "Answer the question in one or two sentences, from the information given.\n"
+        "If the information does not hold the answer, write nothing but: unanswerable\n"
+        "Question: Height?\nInformation:\n1. 330 m.\n"
+    )
+
+
+@pytest.mark.parametrize("language", AGREED)
+def test_that_instruction_names_the_agreed_words_in_the_questions_language(language):
+    first, second, *rest = concise_or_abstain("Q", ["p"], language).splitlines()
+    assert [first, *rest] == concise("Q", ["p"], language).splitlines()
+    assert second.endswith(AGREED[language])
+
+
+@pytest.mark.parametrize("answer", ["{}", " {}.\n", "**{}**", "_«{}»_", "“{}”。", "{}!?"])
+@pytest.mark.parametrize(("language", "agreed"), [*AGREED.items(), ("xx", "UnAnswerable"), ("es", "SIN Respuesta")])
+def test_the_agreed_words_alone_abstain_whatever_their_case_and_what_stands_around_them(language, agreed, answer):
+    assert abstains("concise_or_abstain", answer.format(agreed), language) is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "language"),
+    [
+        ("", "en"),
+        ("unanswerable because nobody knows", "en"),
+        ("It is unanswerable.", "en"),
+        ("unanswerable unanswerable", "en"),
+        ("answerable", "en"),
+        ("I don't know.", "en"),
+        ("unanswerable", "es"),  # the words agreed on in another language
+        ("sin respuesta", "zh"),
+        ("x无法回答", "zh"),
+    ],
+)
+def test_anything_else_is_an_answer(answer, language):
+    assert abstains("concise_or_abstain", answer, language) is False
+
+
+@pytest.mark.parametrize("prompt", ["seed", "concise"])
+def test_of_a_prompt_that_agrees_on_no_words_nothing_is_said(prompt):
+    assert abstains(prompt, "unanswerable", "en") is None

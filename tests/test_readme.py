@@ -14,6 +14,7 @@ from corag_ray.build import RERANKERS, STRATEGIES
 from corag_ray.cli import app
 from corag_ray.config import Config
 from corag_ray.core.policy_tree import PRESETS
+from corag_ray.prompts import PROMPTS
 from jobs.publish_results import BEGIN, END, RESULTS, results_text
 
 ROOT = Path(__file__).parent.parent
@@ -60,9 +61,9 @@ def test_the_example_of_a_server_loads():
     assert Config.model_validate(yaml.safe_load(example)).generation.server.model == "my-model"
 
 
-def test_every_strategy_and_reranker_stands_in_the_readme():
+def test_every_strategy_reranker_and_prompt_stands_in_the_readme():
     named = set(re.findall(r"`(\w+)`", README))
-    assert set(STRATEGIES) | set(RERANKERS) <= named
+    assert set(STRATEGIES) | set(RERANKERS) | set(PROMPTS) <= named
 
 
 def test_the_file_tree_names_every_module_and_room_that_exists():

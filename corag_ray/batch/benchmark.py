@@ -92,7 +92,14 @@ def group_rows(
 ) -> list[Row]:
     """The stored rows of a group."""
     return [
-        make_row(chosen, written, fingerprint=fingerprint, position=position, budget_tokens=config.budget_tokens)
+        make_row(
+            chosen,
+            written,
+            fingerprint=fingerprint,
+            position=position,
+            budget_tokens=config.budget_tokens,
+            prompt=config.generation.prompt,
+        )
         for position, (chosen, written) in enumerate(zip(choices, answers, strict=True), start=group.position)
     ]
 

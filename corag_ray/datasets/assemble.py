@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from corag_ray.datasets.records import Record, text_of, texts_of
+from corag_ray.datasets.records import Record, flag_of, text_of, texts_of
 from corag_ray.errors import DataError
 from corag_ray.types import Document, Evidence, Question, Span
 
@@ -162,6 +162,7 @@ def _question(
         evidence=tuple(evidence),
         language=text_of(place, record, "language", "en"),
         kind=text_of(place, meta, "kind") if meta and meta.get("kind") is not None else None,
+        answerable=flag_of(place, record, "answerable"),
     )
 
 

@@ -138,10 +138,13 @@ def _query(place: str, entry: Mapping[str, Any]) -> Record:
     marks = [passage.get("is_selected") for passage in _passage_list(place, entry)]
     if not all(mark in (None, 0, 1) for mark in marks):
         raise DataError(f"{place}: 'is_selected' of a passage must be 0 or 1.")
+    given = texts_of(place, entry, "answers")
+    answers = [answer for answer in given if answer != NO_ANSWER]
     return place, {
         "query_id": entry.get("query_id"),
         "question": entry.get("query"),
-        "answers": [answer for answer in texts_of(place, entry, "answers") if answer != NO_ANSWER],
+        "answers": answers,
+        "answerable": bool(answers) if given else None,  # without an answer or its words for none it says nothing
         "relevant_passage_ids": [f"{entry.get('query_id')}-{n}" for n, mark in enumerate(marks) if mark],
         "meta": {"kind": entry["query_type"]} if isinstance(entry.get("query_type"), str) else {},
     }

@@ -148,6 +148,18 @@ def text_of(place: str, record: Mapping[str, Any], key: str, default: str | None
     return value
 
 
+def flag_of(place: str, record: Mapping[str, Any], key: str) -> bool | None:
+    """True or false; None where it is missing or null.
+
+    Raises:
+        DataError: it is neither.
+    """
+    value = record.get(key)
+    if value is None or isinstance(value, bool):
+        return value
+    raise DataError(f"{place}: '{key}' must be true or false, found {json.dumps(value, default=repr)[:60]}.")
+
+
 def texts_of(place: str, record: Mapping[str, Any], key: str) -> list[str]:
     """A list of strings of a record; `[]` where it is missing or null.
 

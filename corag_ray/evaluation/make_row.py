@@ -10,13 +10,20 @@ from corag_ray.evaluation.evidence import evidence_precision, evidence_recall
 from corag_ray.evaluation.rouge import rouge
 from corag_ray.evaluation.row_log import SCHEMA_VERSION, MethodResult, Row, StoredRouge
 from corag_ray.pipeline import Choice, Choices
+from corag_ray.prompts import abstains
 from corag_ray.types import Generation, Question
 
 
 def make_row(
-    plan: Choices, answers: Mapping[str, Generation], *, fingerprint: str, position: int, budget_tokens: int
+    plan: Choices,
+    answers: Mapping[str, Generation],
+    *,
+    fingerprint: str,
+    position: int,
+    budget_tokens: int,
+    prompt: str,
 ) -> Row:
-    """The row of one question.
+    """The row of one question; `prompt` is the name of the one that the answers were written to.
 
     The generated reference is the answer of the run's method over gold passages; without such a method, or without gold
     passages for the question, ROUGE against it is None.
@@ -30,25 +37,27 @@ def make_row(
         "schema_version": SCHEMA_VERSION,
         "question_id": question.question_id,
         "fingerprint": fingerprint,
+        "index_version": plan.index_version,
         "position": position,
         "language": question.language,
         "kind": question.kind,
         "question": question.text,
         "answers": list(question.answers),
+        "answerable": question.answerable,
         "error": {"kind": type(plan.error).__name__, "message": str(plan.error)} if plan.error else None,
         "candidate_recall": None if plan.error else evidence_recall(question.evidence, plan.candidates),
         "candidate_rr_at_10": ranking.reciprocal_rank if ranking else None,
         "candidate_ndcg_at_10": ranking.ndcg if ranking else None,
         "num_candidates": len(plan.candidates),
         "methods": {
-            name: _method_result(question, method, answers.get(name), reference, budget_tokens)
+            name: _method_result(question, method, answers.get(name), reference, budget_tokens, prompt)
             for name, method in methods.items()
         },
     }
 
 
 def _method_result(
-    question: Question, plan: Choice, answer: Generation | None, reference: str | None, budget_tokens: int
+    question: Question, plan: Choice, answer: Generation | None, reference: str | None, budget_tokens: int, prompt: str
 ) -> MethodResult:
     text = answer.text if answer else None
     short = score_answer(text, question.answers)
@@ -67,6 +76,7 @@ def _method_result(
         "new_tokens": answer.new_tokens if answer else 0,
         "finish_reason": answer.finish_reason if answer else None,
         "answer": text,
+        "abstained": None if text is None else abstains(prompt, text, question.language),
         "reranker": plan.reranker,
         "evidence_recall": evidence_recall(question.evidence, plan.selection),
         "evidence_precision": evidence_precision(question.evidence, plan.selection),

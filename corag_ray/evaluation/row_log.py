@@ -11,7 +11,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 
 from corag_ray.errors import DataError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class RowFailure(TypedDict):
@@ -44,6 +44,7 @@ class MethodResult(TypedDict):
 
     `context_tokens` is recounted from the encoded prompt. `rouge_set`, `exact_match` and `token_f1` are against the
     data set's answers, `rouge_generated` against the answer that the same generator writes from the gold passages.
+    `abstained` is None where the run's prompt agrees on no words for that, and where nothing was generated.
     """
 
     source: str
@@ -57,6 +58,7 @@ class MethodResult(TypedDict):
     new_tokens: int
     finish_reason: str | None
     answer: str | None
+    abstained: bool | None
     reranker: str | None
     evidence_recall: float | None
     evidence_precision: float | None
@@ -69,16 +71,22 @@ class MethodResult(TypedDict):
 
 
 class Row(TypedDict):
-    """One question: every method's result, or the error that stopped it."""
+    """One question: every method's result, or the error that stopped it.
+
+    `index_version` is the number and content hash of the index that the selections come from. `answerable` is None
+    where the data set does not say.
+    """
 
     schema_version: int
     question_id: str
     fingerprint: str
+    index_version: str
     position: int
     language: str
     kind: str | None
     question: str
     answers: list[str]
+    answerable: bool | None
     error: RowFailure | None
     candidate_recall: float | None
     candidate_rr_at_10: float | None

@@ -9,7 +9,7 @@ import numpy as np
 
 from corag_ray.evaluation.answers import are_short
 from corag_ray.evaluation.intervals import bootstrap_interval, mean, paired_bootstrap
-from corag_ray.evaluation.row_log import MethodResult, Row
+from corag_ray.evaluation.row_log import Row
 from corag_ray.evaluation.summary import Estimate, MethodSummary, Slice, Summary
 
 METRICS = (
@@ -17,6 +17,8 @@ METRICS = (
     *(
         "exact_match",
         "token_f1",
+        "abstained_unanswerable",
+        "abstained_answerable",
         "evidence_recall",
         "evidence_precision",
         "context_tokens",
@@ -30,11 +32,15 @@ DIFFERENCE_METRICS = (
     "rouge_generated.rougeL",
     "exact_match",
     "token_f1",
+    "abstained_unanswerable",
+    "abstained_answerable",
     "evidence_recall",
     "context_tokens",
     "latency_ms",
 )
 SLICE_METRICS = ("rouge_set.rougeL", "evidence_recall")
+_ABSTAINED_WHERE = {"abstained_unanswerable": False, "abstained_answerable": True}
+"""By metric, what a question's `answerable` must be for it to count: SQuAD 2.0 asks both (Rajpurkar et al., 2018)."""
 _SLICED_BY: tuple[Literal["language", "kind"], ...] = ("language", "kind")
 
 
@@ -79,6 +85,8 @@ def headline(summary: Summary) -> dict[str, Any]:
         "rouge_l_generated": "rouge_generated.rougeL",
         "exact_match": "exact_match",
         "token_f1": "token_f1",
+        "abstained_unanswerable": "abstained_unanswerable",
+        "abstained_answerable": "abstained_answerable",
         "evidence_recall": "evidence_recall",
         "tokens": "context_tokens",
         "pairs": "pairs",
@@ -100,20 +108,25 @@ def headline(summary: Summary) -> dict[str, Any]:
     }
 
 
-def metric_value(result: MethodResult, metric: str) -> float | None:
-    """One of `METRICS` for one question; None when it was not measured."""
+def metric_value(row: Row, name: str, metric: str) -> float | None:
+    """One of `METRICS` of a method for one question; None when it was not measured."""
+    result = row["methods"][name]
     if metric == "latency_ms":
         return sum(result["latency_ms"].values()) if result["latency_ms"] else None
-    group, _, name = metric.partition(".")
+    if metric in _ABSTAINED_WHERE:
+        counts = row["answerable"] is _ABSTAINED_WHERE[metric]
+        return float(result["abstained"]) if counts and result["abstained"] is not None else None
+    group, _, part = metric.partition(".")
     value = cast(Mapping[str, Any], result)[group]
     if value is None:
         return None
-    return float(value[name] if name else value)
+    return float(value[part] if part else value)
 
 
 def _method_summary(name: str, good: Sequence[Row], is_bound: bool, seed: int) -> MethodSummary:
-    results = [row["methods"][name] for row in good if name in row["methods"]]
-    columns = {metric: [metric_value(result, metric) for result in results] for metric in METRICS}
+    rows = [row for row in good if name in row["methods"]]
+    results = [row["methods"][name] for row in rows]
+    columns = {metric: _column(rows, name, metric) for metric in METRICS}
     latencies = [value for value in columns["latency_ms"] if value is not None]
     stages = dict.fromkeys(stage for result in results for stage in result["latency_ms"])
     p50, p95 = (float(value) for value in np.percentile(latencies, [50, 95])) if latencies else (None, None)
@@ -146,7 +159,7 @@ def _distinct(rows: Sequence[Row], by: Literal["language", "kind"]) -> list[str 
 
 def _column(rows: Sequence[Row], name: str, metric: str) -> list[float | None]:
     """[len(rows)] values of one method, None where a row lacks it: two methods' columns line up by question."""
-    return [metric_value(row["methods"][name], metric) if name in row["methods"] else None for row in rows]
+    return [metric_value(row, name, metric) if name in row["methods"] else None for row in rows]
 
 
 def _estimate(values: Sequence[float | None], seed: int) -> Estimate:

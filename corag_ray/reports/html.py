@@ -23,7 +23,8 @@ from corag_ray.reports.table import (
     caption,
     decimal,
     interval_text,
-    short_answer_columns,
+    shown_columns,
+    small_tables,
     table_cells,
 )
 
@@ -57,8 +58,7 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
         caption=caption(summary),
         columns=COLUMNS,
         lines=table_cells(summary),
-        short_columns=short_answer_columns(summary),
-        short_lines=table_cells(summary, short_answer_columns(summary)),
+        small_tables=[(table, table_cells(summary, table.columns)) for table in small_tables(summary)],
         difference_headers=[column.header for column in _difference_columns(summary)],
         slice_columns=_SLICES,
         differences=_difference_lines(summary),
@@ -70,7 +70,7 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
         failures=[row for row in rows if row["error"] is not None],
         notes=_notes(rows),
         manifest=_manifest_lines(manifest),
-        latency_of=lambda result: metric_value(result, "latency_ms"),
+        latency_of=lambda row, name: metric_value(row, name, "latency_ms"),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -85,8 +85,7 @@ def _order_blind(manifest: Mapping[str, object]) -> list[str]:
 
 
 def _difference_columns(summary: Summary) -> list[Column]:
-    columns = (*COLUMNS, *short_answer_columns(summary))
-    return [column for column in columns if column.metric in DIFFERENCE_METRICS]
+    return [column for column in shown_columns(summary) if column.metric in DIFFERENCE_METRICS]
 
 
 def _difference_lines(summary: Summary) -> list[tuple[MethodSummary, list[tuple[str, str, bool]]]]:

@@ -35,7 +35,31 @@ COLUMNS = (
     Column("pairs", "pairs", 0, lower_is_better=True),
     Column("latency_ms", "latency (ms)", 0, lower_is_better=True),
 )
-SHORT_ANSWER_COLUMNS = (Column("exact_match", "exact match", 3), Column("token_f1", "token F1", 3))
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTable:
+    """A few columns in a table of their own, below the main one; `note` tells in the caption what they are."""
+
+    title: str
+    columns: tuple[Column, ...]
+    note: str
+
+
+SHORT_ANSWERS = SmallTable(
+    "Short answers",
+    (Column("exact_match", "exact match", 3), Column("token_f1", "token F1", 3)),
+    "Exact match and token F1 are against the set's answers, normalised as SQuAD does.",
+)
+ABSTENTION = SmallTable(
+    "Abstention",
+    (
+        Column("abstained_unanswerable", "abstained (unanswerable)", 3),
+        Column("abstained_answerable", "abstained (answerable)", 3, lower_is_better=True),
+    ),
+    "Abstained is the share of the questions that the set calls unanswerable or answerable on which the answer was the"
+    " prompt's agreed words for none.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +90,18 @@ def table_cells(summary: Summary, columns: Sequence[Column] = COLUMNS) -> list[t
     return lines
 
 
-def short_answer_columns(summary: Summary) -> Sequence[Column]:
-    """The columns of the second table: none where the set's answers are long, which no answer matches word for word."""
-    measured = any(method.estimates["token_f1"].n for method in summary.methods)
-    return SHORT_ANSWER_COLUMNS if summary.short_answers and measured else ()
+def small_tables(summary: Summary) -> list[SmallTable]:
+    """The tables below the main one: those of which something was measured.
+
+    Short answers have none where the set's answers are long, which no answer matches word for word.
+    """
+    worth_a_look = [SHORT_ANSWERS, ABSTENTION] if summary.short_answers else [ABSTENTION]
+    return [table for table in worth_a_look if any(_counts(summary, column) for column in table.columns)]
+
+
+def shown_columns(summary: Summary) -> list[Column]:
+    """The columns of all tables, the main one's first."""
+    return [*COLUMNS, *(column for table in small_tables(summary) for column in table.columns)]
 
 
 def summary_table(summary: Summary) -> Group:
@@ -79,11 +111,11 @@ def summary_table(summary: Summary) -> Group:
         over = f"[red]{method.over_budget}[/red]" if method.over_budget else "0"
         _terminal_line(main, method, cells, over, str(method.n))
     tables: list[Table | str] = [main]
-    if columns := short_answer_columns(summary):
-        short = _terminal_table([column.header for column in columns])
-        for method, cells in table_cells(summary, columns):
-            _terminal_line(short, method, cells)
-        tables += ["", short]
+    for small in small_tables(summary):
+        below = _terminal_table([column.header for column in small.columns])
+        for method, cells in table_cells(summary, small.columns):
+            _terminal_line(below, method, cells)
+        tables += ["", below]
     return Group(*tables, Text(caption(summary), style="italic dim"))
 
 
@@ -94,21 +126,38 @@ def markdown_table(summary: Summary) -> str:
         for method, cells in table_cells(summary)
     ]
     lines = _markdown_lines([column.header for column in COLUMNS] + ["over budget", "n"], rows)
-    if columns := short_answer_columns(summary):
-        rows = [(method, list(map(_markdown_cell, cells))) for method, cells in table_cells(summary, columns)]
-        lines += ["", *_markdown_lines([column.header for column in columns], rows)]
+    for small in small_tables(summary):
+        rows = [(method, list(map(_markdown_cell, cells))) for method, cells in table_cells(summary, small.columns)]
+        lines += ["", *_markdown_lines([column.header for column in small.columns], rows)]
     return "\n".join([*lines, "", caption(summary), ""])
 
 
 def caption(summary: Summary) -> str:
     """What the numbers are, and how many questions are not in them."""
-    short = " Exact match and token F1 are against the set's answers, normalised as SQuAD does."
+    notes = "".join(f" {table.note}" for table in small_tables(summary))
     return (
         f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
-        " mean. ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's answers (set) or the same"
-        f" generator's answer from the gold passages (generated).{short if short_answer_columns(summary) else ''}"
-        " Bold: best of its column, floor and ceiling aside."
+        f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's"
+        f" answers (set) or the same generator's answer from the gold passages (generated).{notes} Bold: best of its"
+        " column, floor and ceiling aside."
     )
+
+
+def _fewer_questions(summary: Summary) -> str:
+    """The sentence that names the columns whose means are over fewer questions than `n`; a dash speaks for itself."""
+    named = []
+    for column in shown_columns(summary):
+        counts = _counts(summary, column)
+        if any(count < method.n for method, count in counts):
+            least, most = min(count for _, count in counts), max(count for _, count in counts)
+            named.append(f"{column.header} {least}" + (f" to {most}" if most > least else ""))
+    return f" Fewer questions enter: {', '.join(named)}." if named else ""
+
+
+def _counts(summary: Summary, column: Column) -> list[tuple[MethodSummary, int]]:
+    """For each method of which the column was measured, over how many questions."""
+    counts = [(method, method.estimates[column.metric].n) for method in summary.methods]
+    return [(method, count) for method, count in counts if count]
 
 
 def decimal(value: float | None, digits: int, signed: bool = False) -> str:

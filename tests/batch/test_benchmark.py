@@ -8,13 +8,15 @@ import sys
 import pytest
 from tiny_run import write_folder
 
-from corag_ray.batch.benchmark import Group, cut_groups, run_benchmark
+from corag_ray.batch.benchmark import Group, cut_groups, group_rows, run_benchmark
 from corag_ray.batch.row_writer import ROWS
 from corag_ray.build import build_selector, index_spec, run_fingerprint
+from corag_ray.config import Config
 from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import ConfigError, DataError
 from corag_ray.evaluation.row_log import read_rows
-from corag_ray.types import Question
+from corag_ray.pipeline import Choice, Choices
+from corag_ray.types import Generation, Question
 
 
 def real(test):
@@ -30,6 +32,15 @@ def test_groups_are_cut_in_order_and_know_their_place():
     ]
     assert cut_groups(questions, 9) == [Group(0, 0, tuple(questions))]
     assert cut_groups([], 2) == []
+
+
+def test_a_groups_rows_stand_at_their_places_and_are_judged_by_the_prompt_of_the_run():
+    config = Config.model_validate({"generation": {"prompt": "concise_or_abstain"}})
+    group = Group(3, 6, (Question("q", "?"), Question("r", "?")))
+    choices = [Choices(asked, methods={"m": Choice("none")}, index_version="1-abc") for asked in group.questions]
+    answers = [{"m": Generation(text, 9, 2, "stop")} for text in ("Unanswerable.", "so")]
+    rows = group_rows(config, "ab", group, choices, answers)
+    assert [(row["position"], row["methods"]["m"]["abstained"]) for row in rows] == [(6, True), (7, False)]
 
 
 def lines(run_folder):

@@ -52,11 +52,12 @@ def opened(folder, failed=(), **changes):
     fingerprint = run_fingerprint(config, DATA)
     with open_row_writer(run, fingerprint, {0: [q.question_id for q in QUESTIONS]}) as writer:
         for position, asked in enumerate(QUESTIONS):
-            plan = Choices(asked, CHUNKS, {"m": Choice("retrieval", CHUNKS[:1])})
+            plan = Choices(asked, CHUNKS, {"m": Choice("retrieval", CHUNKS[:1])}, index_version="1-aaaaaaaa")
             if position in failed:
                 plan.error = RowError(f"question {position} is too long.")
             written = {"m": Generation("so", 9, 1, "stop")}
-            writer.append([make_row(plan, written, fingerprint=fingerprint, position=position, budget_tokens=512)])
+            told = {"fingerprint": fingerprint, "position": position, "budget_tokens": 512, "prompt": "seed"}
+            writer.append([make_row(plan, written, **told)])
     return Experiment("n", config, DATA, index, run)
 
 

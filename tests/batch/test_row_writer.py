@@ -14,7 +14,7 @@ PLACES = {question: place for place, question in enumerate(q for ids in GROUPS.v
 
 def rows_of(*questions, fingerprint="ab"):
     blank = dict.fromkeys(Row.__annotations__) | {"schema_version": SCHEMA_VERSION, "methods": {}, "question": "茶 é"}
-    blank |= {"language": "en", "answers": [], "num_candidates": 0}
+    blank |= {"language": "en", "answers": [], "num_candidates": 0, "index_version": "1-abc"}
     return [blank | {"question_id": q, "fingerprint": fingerprint, "position": PLACES[q]} for q in questions]
 
 

@@ -1,6 +1,7 @@
-"""Facts of two public sets beside the checkout: read whole, in order, nothing lost."""
+"""Facts of public sets beside the checkout: read whole, in order, nothing lost."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,13 @@ def test_squad_part_questions_first_tenth_last(data_set):
         ("573381524776f41900660c19", "On November 5, 2008, the", ("3%",), "Financial_crisis_of_2007%E2%80%9308"),
         ("56cfeae2234ae51400d9c0ba", "How long was Chopin's fu", ("two weeks",), "Frédéric_Chopin"),
     ]
+
+
+def test_half_of_squad_2_is_1909_questions_without_and_1662_with_an_answer(data_set):
+    questions = data_set("squad-v2-half-dev").questions
+    assert Counter((q.answerable, bool(q.answers)) for q in questions) == {(False, False): 1909, (True, True): 1662}
+
+
+def test_the_unanswerable_questions_of_mtrag_keep_the_refusal_that_the_set_gives_as_their_answer(data_set):
+    questions = data_set("mtrag-un").questions
+    assert Counter((q.answerable, bool(q.answers)) for q in questions) == {(False, True): 129, (True, True): 169}

@@ -163,6 +163,14 @@ def test_a_question_carries_what_its_line_says(load):
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "answerable"), [({"answerable": True}, True), ({"answerable": False}, False), ({"answerable": None}, None)]
+)
+def test_a_line_may_say_whether_the_corpus_holds_the_answer(load, said, answerable):
+    [marked, unmarked] = load(queries=[{"query_id": "r", "question": "?"} | said, *QUERIES]).questions
+    assert (marked.answerable, unmarked.answerable) == (answerable, None)
+
+
 def test_ids_may_be_numbers_wherever_they_stand(load):
     corpus = [passage(5, "five"), passage(6, "six", doc_id=3)]
     data = load(corpus, [{"query_id": 1, "question": "?", "relevant_passage_ids": [6, "5"]}])
@@ -196,6 +204,7 @@ def test_the_questions_fingerprint_changes_with_answers_and_evidence(load):
     assert load([*PASSAGES, passage("z", "more")]).questions_fingerprint == first
     assert load(queries=[QUERIES[0] | {"answers": ["x"]}]).questions_fingerprint != first
     assert load(queries=[QUERIES[0] | {"relevant_passage_ids": ["p"]}]).questions_fingerprint != first
+    assert load(queries=[QUERIES[0] | {"answerable": False}]).questions_fingerprint != first
 
 
 def test_without_questions_no_queries_file_is_read(load, tmp_path):
@@ -245,6 +254,8 @@ def test_a_broken_passage_is_named_by_file_and_line(load, corpus, place, words):
         ({"query_id": "r", "question": "?", "answers": "tea"}, "'answers' must be a list, found str"),
         ({"query_id": "r", "question": "?", "answers": [1660]}, "'answers' must be a string, found 1660"),
         ({"query_id": "r", "question": "?", "relevant_passage_ids": {"p": 1}}, "must be a list, found dict"),
+        ({"query_id": "r", "question": "?", "answerable": "no"}, "'answerable' must be true or false, found \"no\""),
+        ({"query_id": "r", "question": "?", "answerable": 0}, "'answerable' must be true or false, found 0"),
         (
             {"query_id": "r", "question": "?", "evidence": [{"passage_id": "p", "quote": "new"}]},
             "the quote 'new' does not stand in passage 'p'",

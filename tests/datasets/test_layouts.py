@@ -43,10 +43,21 @@ def test_ms_marco_qa_has_answers_and_each_querys_own_passages(tmp_path, layout):
     assert {(q.answers, q.kind) for q in data.questions} == {(("yes",), "numeric")}
 
 
-def test_ms_marcos_words_for_no_answer_are_no_answer(tmp_path):
-    entry = qa_entry("q1") | {"answers": ["No Answer Present."]}
+@pytest.mark.parametrize(
+    ("given", "answers", "answerable"),
+    [
+        (["No Answer Present."], (), False),
+        (["in 1660"], ("in 1660",), True),
+        (["No Answer Present.", "in 1660"], ("in 1660",), True),
+        ([], (), None),
+    ],
+)
+def test_ms_marcos_words_for_no_answer_are_no_answer_and_make_its_question_unanswerable(
+    tmp_path, given, answers, answerable
+):
+    entry = qa_entry("q1") | {"answers": given}
     [question] = load_dataset(write(tmp_path, {"dev_v2.1.json": columns([entry])})).questions
-    assert question.answers == ()
+    assert (question.answers, question.answerable) == (answers, answerable)
 
 
 def test_documents_are_read_without_markup_each_file_one(tmp_path):
@@ -111,7 +122,7 @@ def test_ms_marco_qa_without_answers_and_marks_has_questions_without_evidence(tm
     entry = {"query_id": 5, "query": "How?", "passages": [{"passage_text": "So."}, {"passage_text": "Or so."}]}
     data = load_dataset(write(tmp_path, {"eval_v2.1_public.json": columns([entry])}))
     assert texts_of(data) == ["So.", "Or so."]
-    assert [(q.question_id, q.answers, q.evidence) for q in data.questions] == [("5", (), ())]
+    assert [(q.question_id, q.answers, q.evidence, q.answerable) for q in data.questions] == [("5", (), (), None)]
 
 
 def test_ms_marcos_tables_overlap_as_they_are_published_and_may_not_contradict(tmp_path):
@@ -130,13 +141,14 @@ def test_rows_of_parquet_are_all_read_and_their_nulls_are_what_lines_leave_out(t
     quotes = [{"passage_id": "p2x", "quote": "text 2", "answer": "2"}, {"passage_id": "p3x", "quote": "text"}]
     queries = [
         {"query_id": "a", "question": "?", "evidence": quotes, "meta": {"kind": "fact"}},
-        {"query_id": "b", "question": "?", "relevant_passage_ids": ["p2499x"]},
+        {"query_id": "b", "question": "?", "relevant_passage_ids": ["p2499x"], "answerable": False},
     ]
     lines = {"corpus.jsonl": jsonl(passages), "queries.jsonl": jsonl(queries)}
     rows = {"corpus.parquet": parquet(passages), "queries.parquet": parquet_of_all_keys(queries)}
     from_lines = load_dataset(write(tmp_path / "lines" / "set", lines))
     assert load_dataset(write(tmp_path / "rows" / "set", rows)) == from_lines
     assert len(from_lines.documents) == 2500
+    assert [question.answerable for question in from_lines.questions] == [None, False]
     with pytest.raises(DataError, match=r"corpus\.parquet row 2501: passage_id 'p0x' was already used at .* row 1\."):
         load_dataset(write(tmp_path / "twice", rows | {"corpus.parquet": parquet([*passages, passages[0]])}))
 

@@ -11,7 +11,9 @@ from corag_ray.types import Document, Evidence, Question, Span
 
 EVIDENCE = Evidence(Span("d", 0, 5), Span("d", 2, 3), "tea i")
 ONE = Dataset("one", (Document("d", "tea is"),), (Question("q", "why?", ("so",), (EVIDENCE,)),), 2, "c1", "q1")
-TWO = Dataset("two", (Document("d", "salt"), Document("e", "")), (Question("q", "who?"),), 3, "c2", "q2")
+TWO = Dataset(
+    "two", (Document("d", "salt"), Document("e", "")), (Question("q", "who?", answerable=False),), 3, "c2", "q2"
+)
 
 
 def test_the_same_ids_in_two_sets_stay_apart_and_evidence_follows():
@@ -19,7 +21,10 @@ def test_the_same_ids_in_two_sets_stay_apart_and_evidence_follows():
     assert both.name == "one+two"
     assert both.documents == (Document("one/d", "tea is"), Document("two/d", "salt"), Document("two/e", ""))
     evidence = Evidence(Span("one/d", 0, 5), Span("one/d", 2, 3), "tea i")
-    assert both.questions == (Question("one/q", "why?", ("so",), (evidence,)), Question("two/q", "who?"))
+    assert both.questions == (
+        Question("one/q", "why?", ("so",), (evidence,)),
+        Question("two/q", "who?", answerable=False),
+    )
     assert both.missing_evidence == 5
 
 

@@ -1,5 +1,6 @@
 """From a plan and its answers to the stored row."""
 
+import dataclasses
 import json
 import math
 
@@ -17,15 +18,15 @@ MISS = Chunk(2**64 - 1, "e", 3, 4, 9, "other", 6)
 
 
 def planned(**methods):
-    return Choices(QUESTION, [HIT, MISS], methods)
+    return Choices(QUESTION, [HIT, MISS], methods, index_version="3-abc")
 
 
 def answer(text, new_tokens=3):
     return Generation(text, 40, new_tokens, "stop")
 
 
-def stored(plan, answers):
-    return make_row(plan, answers, fingerprint="ab", position=4, budget_tokens=512)
+def stored(plan, answers, prompt="seed"):
+    return make_row(plan, answers, fingerprint="ab", position=4, budget_tokens=512, prompt=prompt)
 
 
 def chosen(*selection, source="retrieval", **values):
@@ -63,6 +64,7 @@ def test_a_row_carries_the_question_its_place_and_what_each_method_did():
     )
     row = stored(plan, {"m": answer("the red house")})
     asked = {"question_id": "q7", "language": "es", "kind": "where", "question": "Where?", "answers": ["the red house"]}
+    asked |= {"answerable": None, "index_version": "3-abc"}
     expected = asked | {"fingerprint": "ab", "position": 4, "error": None, "num_candidates": 2, "candidate_recall": 1.0}
     assert {key: row[key] for key in expected} == expected
     result = row["methods"]["m"]
@@ -92,13 +94,29 @@ def test_a_row_carries_the_question_its_place_and_what_each_method_did():
 
 
 def test_short_answers_are_held_against_the_sets_and_candidates_are_ranked_by_evidence():
-    plan = Choices(QUESTION, [MISS, HIT], {"m": chosen(HIT)})
+    plan = Choices(QUESTION, [MISS, HIT], {"m": chosen(HIT)}, index_version="3-abc")
     row = stored(plan, {"m": answer("A red house, today")})
     assert row["candidate_rr_at_10"] == 0.5  # the one span stands second
     assert row["candidate_ndcg_at_10"] == pytest.approx(1 / math.log2(3))
     # "red house today" against "red house": 2 of 3 tokens and 2 of 2.
     assert (row["methods"]["m"]["exact_match"], row["methods"]["m"]["token_f1"]) == (0.0, pytest.approx(4 / 5))
     assert stored(plan, {"m": answer("Red house!")})["methods"]["m"]["exact_match"] == 1.0
+
+
+@pytest.mark.parametrize("answerable", [True, False, None])
+def test_a_row_says_whether_the_set_calls_its_question_answerable(answerable):
+    asked = dataclasses.replace(QUESTION, answerable=answerable)
+    assert stored(Choices(asked, index_version="3-abc"), {})["answerable"] is answerable
+
+
+def test_a_method_abstained_when_it_wrote_what_its_prompt_agreed_on_in_the_questions_language():
+    plan = planned(a=chosen(HIT), b=chosen(HIT), c=chosen(HIT), d=chosen(HIT))
+    answers = {"a": answer("Sin respuesta."), "b": answer("the red house"), "c": answer("Unanswerable")}
+    methods = stored(plan, answers, prompt="concise_or_abstain")["methods"]
+    # The question is Spanish, so the English word is an answer; nothing was generated for d.
+    assert [methods[name]["abstained"] for name in "abcd"] == [True, False, False, None]
+    methods = stored(plan, answers, prompt="concise")["methods"]
+    assert [methods[name]["abstained"] for name in "abcd"] == [None] * 4
 
 
 def test_a_row_can_be_written_and_read_back(tmp_path):
@@ -140,23 +158,23 @@ def test_without_a_reference_written_from_gold_passages_that_rouge_is_missing_no
 def test_without_generation_answers_and_rouge_are_missing_and_evidence_is_not():
     row = stored(planned(m=chosen(HIT), ceiling=gold(HIT)), {})
     result = row["methods"]["m"]
-    missing = ("answer", "finish_reason", "rouge_set", "rouge_generated", "exact_match", "token_f1")
-    assert [result[key] for key in missing] == [None] * 6
+    missing = ("answer", "abstained", "finish_reason", "rouge_set", "rouge_generated", "exact_match", "token_f1")
+    assert [result[key] for key in missing] == [None] * 7
     assert (result["new_tokens"], result["evidence_recall"]) == (0, 1.0)
 
 
 def test_a_failed_question_has_its_error_and_no_results():
-    plan = Choices(QUESTION, methods={"m": chosen()}, error=RowError("too long."))
+    plan = Choices(QUESTION, methods={"m": chosen()}, error=RowError("too long."), index_version="3-abc")
     row = stored(plan, {})
     assert row.keys() == Row.__annotations__.keys()
     assert row["error"] == {"kind": "RowError", "message": "too long."}
     assert (row["methods"], row["num_candidates"], row["candidate_recall"]) == ({}, 0, None)
     assert (row["candidate_rr_at_10"], row["candidate_ndcg_at_10"]) == (None, None)
-    assert (row["question_id"], row["position"]) == ("q7", 4)
+    assert (row["question_id"], row["position"], row["index_version"]) == ("q7", 4, "3-abc")
 
 
 def test_a_question_without_answers_and_evidence_has_no_rouge_and_no_recall():
-    plan = Choices(Question("q", "?"), [HIT], {"m": chosen(HIT)})
+    plan = Choices(Question("q", "?"), [HIT], {"m": chosen(HIT)}, index_version="3-abc")
     row = stored(plan, {"m": answer("a")})
     result = row["methods"]["m"]
     assert row["candidate_recall"] is None

@@ -26,6 +26,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "new_tokens": 48,
         "finish_reason": "stop",
         "answer": "yes",
+        "abstained": None,
         "reranker": None,
         "evidence_recall": 0.5,
         "evidence_precision": 0.25,
@@ -45,14 +46,16 @@ def rouge(value: float) -> dict[str, float]:
 
 def row(position: int, methods: dict[str, Any] | None = None, **changes: Any) -> Any:
     plain = {
-        "schema_version": 2,
+        "schema_version": 3,
         "question_id": f"q{position}",
         "fingerprint": "ab",
+        "index_version": "1-abc",
         "position": position,
         "language": "en",
         "kind": None,
         "question": "Is it?",
         "answers": ["yes"],
+        "answerable": None,
         "error": None,
         "candidate_recall": 1.0,
         "candidate_rr_at_10": 0.5,
@@ -79,14 +82,18 @@ def test_rows_come_back_as_they_were_stored(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"schema_version": 2, "question', "expected one JSON object a line"),  # a write that was cut
+        ('{"schema_version": 3, "question', "expected one JSON object a line"),  # a write that was cut
         ("[1, 2]", "got list"),
-        (json.dumps(row(1) | {"schema_version": 3}), "expected schema_version 2, got 3"),
-        (json.dumps({"schema_version": 2}), "lacks question_id, fingerprint"),
+        (json.dumps(row(1) | {"schema_version": 2}), "expected schema_version 3, got 2"),
+        (json.dumps({"schema_version": 3}), "lacks question_id, fingerprint, index_version, position"),
         (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.source, methods.naive.selection"),
         (
             json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "source"}})),
             r"lacks methods.naive.source\.",
+        ),
+        (
+            json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "abstained"}})),
+            r"lacks methods.naive.abstained\.",
         ),
         (json.dumps(row(1, {"naive": None})), "expected methods to be an object of objects"),
         (json.dumps(row(1, {"naive": result(score=float("nan"))})), "NaN, which is not JSON"),
@@ -172,6 +179,29 @@ def test_a_difference_in_one_direction_has_the_p_value_of_the_sign_flips():
     assert (difference.mean_difference, difference.p_value) == (0.5, 2 / 32)
 
 
+ABSTAINED = [(False, True), (False, True), (False, False), (True, True), (True, False), (None, True), (False, None)]
+
+
+def test_abstaining_is_counted_apart_on_unanswerable_and_answerable_questions_and_on_no_others():
+    rows = [row(i, {"naive": result(abstained=did)}, answerable=known) for i, (known, did) in enumerate(ABSTAINED)]
+    (method,) = summarise(rows).methods
+    right, wrong = (method.estimates[f"abstained_{which}"] for which in ("unanswerable", "answerable"))
+    assert (right.mean, right.n) == (pytest.approx(2 / 3), 3)
+    assert (wrong.mean, wrong.n) == (0.5, 2)
+    assert (wrong.low, wrong.high) == (0.0, 1.0)  # the bootstrap means of 0 and 1
+
+
+def test_abstaining_is_compared_with_the_baseline_on_the_questions_that_count():
+    rows = [
+        row(i, {"naive": result(abstained=False), "corag": result(abstained=known is False)}, answerable=known)
+        for i, known in enumerate([False, False, True, None])
+    ]
+    differences = summarise(rows).differences["corag"]
+    more, same = differences["abstained_unanswerable"], differences["abstained_answerable"]
+    assert (more.mean_difference, more.n) == (1.0, 2)
+    assert (same.mean_difference, same.n) == (0.0, 1)
+
+
 def test_a_summary_says_whether_the_sets_answers_are_short():
     assert summarise([row(0)]).short_answers
     assert not summarise([row(0, answers=["word " * 11])]).short_answers
@@ -211,7 +241,7 @@ def test_the_headline_is_these_numbers_and_no_others():
         FAILED,
     ]
     shared = {"rouge_l_set": 0.4, "evidence_recall": 0.5, "pairs": 60.0, "latency_ms": 10.0}
-    shared |= {"exact_match": 0.0, "token_f1": 0.5}
+    shared |= {"exact_match": 0.0, "token_f1": 0.5, "abstained_unanswerable": None, "abstained_answerable": None}
     assert headline(summarise(rows)) == {
         "methods": {
             "naive": shared | {"rouge_l_generated": None, "tokens": 600.0},
@@ -222,3 +252,12 @@ def test_the_headline_is_these_numbers_and_no_others():
         "failed": 1,
         "over_budget": 1,
     }
+
+
+def test_the_headline_tells_abstaining_rightly_from_abstaining_wrongly():
+    rows = [
+        row(0, {"naive": result(abstained=True)}, answerable=False),
+        row(1, {"naive": result(abstained=False)}, answerable=True),
+    ]
+    figures = headline(summarise(rows))["methods"]["naive"]
+    assert (figures["abstained_unanswerable"], figures["abstained_answerable"]) == (1.0, 0.0)

@@ -43,6 +43,7 @@ def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
         "new_tokens": 48,
         "finish_reason": "length",
         "answer": f"answer {NASTY}",
+        "abstained": None,
         "reranker": None,
         "evidence_recall": 0.5,
         "evidence_precision": None,
@@ -58,14 +59,16 @@ def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
 
 def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
     plain = {
-        "schema_version": 2,
+        "schema_version": 3,
         "question_id": f"q{position}",
         "fingerprint": "ab",
+        "index_version": "1-abc",
         "position": position,
         "language": "en" if position % 2 else "ja",
         "kind": None,
         "question": f"question {position} {NASTY}",
         "answers": ["the reference"],
+        "answerable": None,
         "error": None,
         "candidate_recall": 1.0,
         "candidate_rr_at_10": 0.5,
@@ -178,6 +181,116 @@ def test_without_short_answers_there_is_one_table(changes, html):
     assert "F1 |" not in markdown_table(long)
     assert "SQuAD" not in markdown_table(long)
     assert "short-answers" not in html  # its answers are short, but none was measured
+
+
+LONG = ["word " * 11]
+ASKED = [
+    row(
+        i,
+        {
+            "naive": result(0.5, 400, abstained=False),
+            "corag": result(0.5, 400, abstained=i in (0, 4)),
+            "no_context": result(0.5, 0, source="none", abstained=True),
+        },
+        answerable=i > 2,
+        answers=[] if i < 3 else LONG,
+    )
+    for i in range(5)
+]
+
+
+def printed(summary):
+    console = Console(width=200, file=io.StringIO(), color_system=None)
+    console.print(summary_table(summary))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_where_methods_could_abstain_a_small_table_says_how_often_they_did(tmp_path):
+    summary = summarise(ASKED)
+    _, second, below = markdown_table(summary).split("\n\n")
+    lines = second.splitlines()
+    assert lines[0] == "| method | abstained (unanswerable) | abstained (answerable) |"
+    assert lines[2] == "| naive | 0.000 | **0.000** |"  # of answerable questions, none is best
+    # 1 of 3 and 1 of 2. A resample holds nothing but the one in 1/27 and in 1/4 of cases, more than the 2.5 % outside.
+    assert lines[3] == "| corag | **0.333 ± 0.500** | 0.500 ± 0.500 |"
+    assert lines[4] == "| *no\\_context* | 1.000 | 1.000 |"
+    assert "the prompt's agreed words for none. Bold" in below
+    assert "Exact match" not in below
+    assert re.search(r"abstained +abstained *\n *method *\(unanswerable\) +\(answerable\)", printed(summary))
+    write_report(tmp_path / "asked.html", summary, MANIFEST, ASKED)
+    page = Page((tmp_path / "asked.html").read_text(encoding="utf-8"))
+    ids = {attrs.get("id") for _, attrs in page.tags}
+    assert "abstention" in ids
+    assert "short-answers" not in ids
+    assert "Abstention" in page.text
+    # The difference on the unanswerable questions is (1, 0, 0): all sign patterns of it are as far from 0.
+    assert "+0.333+0.000 to +1.000, p = 1.000" in page.text
+
+
+def test_short_answers_and_abstention_stand_in_tables_of_their_own(tmp_path):
+    rows = [one | {"answers": ["short"]} for one in ASKED]
+    for one in rows:
+        one["methods"] = {name: found | {"token_f1": 0.25} for name, found in one["methods"].items()}
+    heads = [part.splitlines()[0] for part in markdown_table(summarise(rows)).split("\n\n")[1:3]]
+    assert heads == [
+        "| method | exact match | token F1 |",
+        "| method | abstained (unanswerable) | abstained (answerable) |",
+    ]
+
+
+def test_where_all_questions_are_answerable_the_share_of_the_others_is_a_dash():
+    _, second, _ = markdown_table(summarise([one | {"answerable": True} for one in ASKED])).split("\n\n")
+    assert second.splitlines()[2] == f"| naive | {MISSING} | **0.000** |"
+
+
+@pytest.mark.parametrize("changes", [{"answerable": None}, {"abstained": None}], ids=["no mark", "no agreed words"])
+def test_without_marked_questions_or_agreed_words_nothing_is_said_of_abstaining(changes):
+    rows = [
+        one | changes | {"methods": {name: found | changes for name, found in one["methods"].items()}} for one in ASKED
+    ]
+    summary = summarise(rows)
+    assert "bstained" not in markdown_table(summary)
+    assert "bstained" not in printed(summary)
+
+
+def fewer(*questions, **more):
+    """The caption's words between the failures and the interval, for a method with these values a question."""
+    rows = [row(i, {"naive": result(0.5, 400, **values)} | more, answers=LONG) for i, values in enumerate(questions)]
+    return re.search(r"no mean\.(.*) ± is half", markdown_table(summarise(rows)))[1]
+
+
+MISSED = {"evidence_recall": None}
+MET = {"rouge_generated": {"rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5}}
+
+
+def test_columns_over_fewer_questions_are_named_with_their_number():
+    assert fewer({}, {}, {}) == ""
+    assert fewer(MISSED, {}, {}) == " Fewer questions enter: evidence recall 2."
+    assert fewer(MISSED, MET, MET) == " Fewer questions enter: ROUGE-L (generated) 2, evidence recall 2."
+
+
+def test_a_column_that_was_not_measured_at_all_shows_dashes_and_is_not_named():
+    assert fewer(MISSED, MISSED) == ""
+
+
+def test_questions_that_failed_make_no_column_fewer():
+    assert "1 failed and enter no mean. ±" in markdown_table(summarise([row(0, {"naive": result(0.5, 400)}), ROWS[-1]]))
+
+
+def test_a_column_whose_methods_differ_is_named_with_the_least_and_the_most():
+    assert fewer(MISSED, {}, {}, corag=result(0.5, 400)) == " Fewer questions enter: evidence recall 2 to 3."
+    unmeasured = result(0.5, 0, source="none", **MISSED)
+    assert fewer(MISSED, {}, {}, floor=unmeasured) == " Fewer questions enter: evidence recall 2."
+    assert fewer({}, {}, floor=unmeasured) == ""
+
+
+def test_the_columns_of_small_tables_are_named_too_and_all_outputs_say_the_same(tmp_path):
+    sentence = "Fewer questions enter: abstained (unanswerable) 3, abstained (answerable) 2."
+    summary = summarise(ASKED)
+    assert f" mean. {sentence} ±" in markdown_table(summary)
+    assert sentence in " ".join(printed(summary).split())
+    write_report(tmp_path / "asked.html", summary, MANIFEST, ASKED)
+    assert sentence in Page((tmp_path / "asked.html").read_text(encoding="utf-8")).text
 
 
 def test_a_bar_in_a_name_breaks_no_markdown_table():

@@ -52,7 +52,7 @@ def steps(*, question="why?", candidates=CHUNKS, choice=None, **changes: Any) ->
         notes=["budget cut from 9 to 8 tokens"],
     )
     plain = {
-        "choices": Choices(Question("q", question), list(candidates), {"corag": choice}),
+        "choices": Choices(Question("q", question), list(candidates), {"corag": choice}, index_version="1-abc"),
         "method": "corag",
         "settings": {"reranker": "late_interaction", "strategy": "policy_tree", "iterations": "2"},
         "query_vector": [0.6, -0.8, 0.0, 0.0, 0.0, 0.0],
