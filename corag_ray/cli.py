@@ -113,26 +113,32 @@ def ask(
         written = build_answerer(run).answer([plan])[0].get(method) if run.generation.enabled else None
     if plan.error is not None:
         raise plan.error
-    answer = written.text if written else None
     if show_steps:
         [vector] = [None] if run.retrieval.kind == "lexical" else build_embedder(run).embed([question])
         strategy = run.methods[method].strategy
         params = strategy.params if strategy else None
         for panel in render_steps(Steps(plan, method, describe(run, method), vector, chosen.search, written, params)):
             screen.print(panel)
-    sources = [
-        {"doc_id": c.doc_id, "start": c.start, "end": c.end, "cost": c.cost, "text": c.text} for c in chosen.selection
-    ]
+    answer = written.text if written else None
+    record = {
+        "question": question,
+        "method": method,
+        "answer": answer,
+        "sources": [
+            {"doc_id": c.doc_id, "start": c.start, "end": c.end, "cost": c.cost, "text": c.text}
+            for c in chosen.selection
+        ],
+        "score": chosen.score,
+        "context_tokens": chosen.context_tokens,
+        "budget_tokens": run.budget_tokens,
+        "pairs": chosen.pairs,
+        "index_version": plan.index_version,
+        "notes": chosen.notes,
+    }
     if as_json:
-        record = {"question": question, "method": method, "answer": answer, "sources": sources, "score": chosen.score}
-        record |= {"context_tokens": chosen.context_tokens, "budget_tokens": run.budget_tokens, "pairs": chosen.pairs}
-        record["index_version"] = selector.index_version
-        print(json.dumps(record | {"notes": chosen.notes}, ensure_ascii=False))
-        return
-    print("(generation is switched off)" if answer is None else answer or "(the model wrote nothing)")
-    _print_sources(sources, f"{chosen.context_tokens} of {run.budget_tokens} tokens, {chosen.pairs} pairs scored")
-    for note in chosen.notes:
-        screen.print(f"Note: {note}.", markup=False)
+        print(json.dumps(record, ensure_ascii=False))
+    else:
+        _print_answer(record)
 
 
 @app.command()
@@ -288,12 +294,22 @@ def _advance(bars: Progress, label: str) -> Any:
     return advance
 
 
+def _print_answer(record: dict[str, Any]) -> None:
+    """The answer on standard output; what it rests on, for the eye, on standard error."""
+    answer = record["answer"]
+    print("(generation is switched off)" if answer is None else answer or "(the model wrote nothing)")
+    spent = "{context_tokens} of {budget_tokens} tokens, {pairs} pairs scored".format_map(record)
+    if record["sources"]:
+        _print_sources(record["sources"], spent)
+    else:
+        screen.print(f"No sources: {spent}.", markup=False)
+    for note in record["notes"]:
+        screen.print(f"Note: {note}.", markup=False)
+
+
 def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
     from corag_ray.reports.steps import on_one_line
 
-    if not sources:
-        screen.print(f"No sources: {title}.", markup=False)
-        return
     table = Table("", "document", "tokens", "text", title=title)
     for number, source in enumerate(sources, start=1):
         text = on_one_line(source["text"])
