@@ -14,7 +14,7 @@ from typing import Any
 from corag_ray import pipeline
 from corag_ray.config import Config, Method
 from corag_ray.core.beam import BeamSearch
-from corag_ray.core.exhaustive import ExhaustiveSearch
+from corag_ray.core.exhaustive import ExhaustiveParams, ExhaustiveSearch, check_number
 from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill
@@ -26,6 +26,7 @@ from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
+from corag_ray.models.byte_tokenizer import ByteTokenizer
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
@@ -96,12 +97,14 @@ def build_embedder(config: Config) -> Embedder:
 
 
 def build_tokenizer(config: Config) -> PromptTokenizer:
-    """The generator's tokenizer, without its weights."""
+    """The generator's tokenizer, without its weights; bytes bound the tokens of a server's model that came without."""
+    name, server = config.generation.model, config.generation.server
+    if server is not None and server.tokenizer is None:
+        return ByteTokenizer(server.model, server.context_window)
     compute(config).apply()
     from corag_ray.models.generator import ChatTokenizer
 
-    name, server = config.generation.model, config.generation.server
-    if server is not None:
+    if server is not None and server.tokenizer is not None:
         return ChatTokenizer(server.tokenizer, server.model, server.context_window)
     return ChatTokenizer(_look_up("generator", name, GENERATORS).folder(), name)
 
@@ -165,6 +168,8 @@ def _cost_tokenizer(config: Config) -> str:
     server = config.generation.server
     if server is None:
         return str(GENERATORS[config.generation.model].revision)
+    if server.tokenizer is None:
+        return "utf-8 bytes"
     return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
 
 
@@ -201,7 +206,8 @@ def prepare_weights(config: Config) -> None:
     """Unpack the weights that a run needs, here and once, so that a missing package is one sentence before Ray starts.
 
     Raises:
-        ConfigError: an unknown embedder, generator, prompt or reranker; the message suggests the nearest.
+        ConfigError: an unknown embedder, generator, prompt or reranker (the message suggests the nearest), a folder
+            that is not there, or an exhaustive search of too many combinations.
         MissingModelError: a package of weights is not installed.
     """
     _look_up("prompt", config.generation.prompt, PROMPTS)
@@ -215,15 +221,30 @@ def prepare_weights(config: Config) -> None:
     for name in _cross_encoders_of(config):
         if not config.cross_encoders[name].folder.is_dir():
             raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
+    _check_exhaustive(config)
     _look_up("embedder", config.embedder, EMBEDDERS).folder()
     generator = _look_up("generator", config.generation.model, GENERATORS)
     server = config.generation.server
     if server is None or "query_likelihood" in _rerankers_of(config):
         generator.folder()
-    if server is not None and not (server.tokenizer / "tokenizer.json").is_file():
+    folder = server.tokenizer if server else None
+    if folder is not None and not (folder / "tokenizer.json").is_file():
         raise ConfigError(
-            f"generation.server.tokenizer: {server.tokenizer} holds no tokenizer.json; put the model's there."
+            f"generation.server.tokenizer: {folder} has no tokenizer.json; put the model's there or leave the key out."
         )
+
+
+def _check_exhaustive(config: Config) -> None:
+    """Refuse beforehand what the search would refuse at the first question with all its candidates."""
+    for name, method in config.methods.items():
+        params = method.strategy and method.strategy.params
+        if isinstance(params, ExhaustiveParams):
+            compute(config).apply()  # the reranker's module may import transformers
+            ordered = _reranker_class(config, method.reranker).order_sensitive
+            try:
+                check_number(min(config.retrieval.num_candidates, params.num_candidates), params.max_chunks, ordered)
+            except ConfigError as error:
+                raise ConfigError(f"methods.{name}: {error}") from error
 
 
 def describe(config: Config, name: str) -> dict[str, str]:

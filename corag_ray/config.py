@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from yaml.composer import ComposerError
 
 from corag_ray.core.beam import BeamParams
 from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
@@ -140,11 +142,12 @@ class Server(Section):
 
     The key comes from the environment variable `key_variable` alone. Tokens are counted with the tokenizer in the
     folder `tokenizer` (`tokenizer.json`, `tokenizer_config.json` with the chat template), which must be the model's.
+    Without it they are bounded by UTF-8 bytes: budgets are kept, and English text fills about a quarter of them.
     """
 
     base_url: str
     model: str
-    tokenizer: Path
+    tokenizer: Path | None = None
     context_window: int = Field(ge=1, strict=True)
     key_variable: str = "OPENAI_API_KEY"
     timeout_s: float = Field(120.0, gt=0, allow_inf_nan=False)
@@ -208,6 +211,22 @@ class Config(Section):
         return self.model_dump(mode="json", exclude={"plan", "limit", "max_failed_share"})
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in one mapping: the last would win in silence."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """The mapping as it is written; keys that `<<` brings from elsewhere do not count as written here."""
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    problem = f"the key '{key.value}' stands twice in one mapping"
+                    raise ComposerError(problem=problem, problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
+
+
 def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> Config:
     """A configuration from a YAML file (the defaults without one), with top-level values replaced by `changes`.
 
@@ -217,11 +236,12 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
     values: Any = {}
     if path is not None:
         try:
-            values = yaml.safe_load(path.read_text("utf-8"))
+            values = yaml.load(path.read_text("utf-8"), Loader=_Loader)
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or no such date
             mark = getattr(error, "problem_mark", None)
             line = f" (line {mark.line + 1})" if mark else ""
-            raise ConfigError(f"cannot read {path}: {str(error).splitlines()[0]}{line}.") from error
+            said = getattr(error, "strerror", None) or str(error)  # an OSError's text names the path again
+            raise ConfigError(f"cannot read {path}: {said.splitlines()[0]}{line}.") from error
         values = {} if values is None else values  # an empty file
     where = str(path or "the command line")
     if not isinstance(values, dict):
@@ -250,8 +270,21 @@ def _first_problem(error: ValidationError) -> str:
     if parts[2:3] == ["strategy"]:  # methods.NAME.strategy: pydantic puts the strategy's kind into the path
         del parts[3:4]
     place = ".".join(parts)
+    if first["type"] == "missing":
+        return f"the key '{place}' is missing."
+    if first["type"] == "union_tag_not_found":
+        return f"the key '{place}.kind' is missing: one of {', '.join(sorted([*DEFAULT_PARAMS, 'policy_tree']))}."
+    if first["type"] == "union_tag_invalid":
+        return f"'{place}.kind': {_wrong_choice('strategy', first['ctx']['tag'], first['ctx']['expected_tags'])}"
+    if first["type"] == "literal_error":
+        return f"'{place}': {_wrong_choice('value', first['input'], first['ctx']['expected'])}"
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         typed = str(first["loc"][-1])
         close = difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
         return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")
     return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {str(first['input'])[:60]!r}."
+
+
+def _wrong_choice(what: str, found: object, known: str) -> ConfigError:
+    """An error for a value that is none of a few names, which pydantic gives quoted in one text."""
+    return unknown_name(what, " ".join(str(found).split())[:60], re.findall(r"'([^']*)'", known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -113,8 +114,7 @@ def run_groups(
     if config.generation.enabled:
         stages["generate"] = plan.generate_actors
     by_number = {group.number: group for group in groups}
-    with ray_cluster() as cpus:
-        check_cpus(stages, plan, cpus)
+    with ray_cluster(functools.partial(check_cpus, stages, plan)):
         items = [{"number": group.number, "payload": pickle.dumps(group.questions)} for group in groups]
         data = ray.data.from_items(items, override_num_blocks=len(items))
         data = data.map_batches(

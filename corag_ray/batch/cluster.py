@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,12 +22,19 @@ ACTOR_OPTIONS = {"max_restarts": MAX_RESTARTS, "max_task_retries": MAX_RESTARTS}
 
 
 @contextmanager
-def ray_cluster() -> Iterator[float]:
-    """The CPUs of the cluster: the one that `RAY_ADDRESS` names (as under `ray job submit`), else one for this job.
+def ray_cluster(check: Callable[[float], None]) -> Iterator[None]:
+    """The cluster that `RAY_ADDRESS` names (as under `ray job submit`), else a Ray of this job's own.
 
     A Ray that is already initialised is used and left running.
+
+    Args:
+        check: told the cluster's CPUs, it may raise to refuse them; before a Ray of one's own is started, where they
+            are known by then.
     """
     ours = not ray.is_initialized()
+    alone = ours and not os.environ.get("RAY_ADDRESS")
+    if alone:
+        check(_cpus_here())
     if ours:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its C++ warnings would tear the progress bar
@@ -39,7 +46,9 @@ def ray_cluster() -> Iterator[float]:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     try:
-        yield float(ray.cluster_resources().get("CPU", 0))
+        if not alone:
+            check(float(ray.cluster_resources().get("CPU", 0)))
+        yield
     except RayError as error:
         raise _in_one_sentence(error) from error
     finally:
@@ -55,12 +64,17 @@ def as_done(data: ray.data.Dataset) -> Iterator[dict[str, Any]]:
     yield from data.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0)
 
 
+def _cpus_here() -> int:
+    """What a Ray for this job is given."""
+    return max(2, os.cpu_count() or 1)
+
+
 def _start_ray(address: str | None) -> None:
     try:
         ray.init(
             address=address or "local",
             include_dashboard=None if address else False,
-            num_cpus=None if address else max(2, os.cpu_count() or 1),
+            num_cpus=None if address else _cpus_here(),
             runtime_env={"env_vars": OFFLINE | SLEEPING_THREADS},
             logging_level=logging.ERROR,
             log_to_driver=False,

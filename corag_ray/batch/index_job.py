@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -31,8 +32,7 @@ def embed_with_ray(
     """
     plan = config.plan
     done = total - len(missing)
-    with ray_cluster() as cpus:
-        check_cpus({"embed": plan.embed_actors}, plan, cpus)
+    with ray_cluster(functools.partial(check_cpus, {"embed": plan.embed_actors}, plan)):
         shards = ray.data.from_items([asdict(shard) for shard in missing], override_num_blocks=len(missing))
         embedded = shards.map_batches(
             _EmbedStage,

@@ -46,6 +46,20 @@ def num_combinations(num_candidates: int, max_chunks: int, ordered: bool) -> int
     return sum(count(num_candidates, size) for size in range(1, min(max_chunks, num_candidates) + 1))
 
 
+def check_number(num_candidates: int, max_chunks: int, ordered: bool) -> None:
+    """Pass when every combination of so many candidates can be scored.
+
+    Raises:
+        ConfigError: there are more than 20,000 of them.
+    """
+    count = num_combinations(num_candidates, max_chunks, ordered)
+    if count > MOST_COMBINATIONS:
+        raise ConfigError(
+            f"exhaustive search over {num_candidates} candidates and up to {max_chunks} chunks would score "
+            f"{count:,} combinations, above {MOST_COMBINATIONS:,}: lower num_candidates or max_chunks."
+        )
+
+
 class ExhaustiveSearch:
     """Scores all ordered combinations within the budget, or all sets where the score is blind to order."""
 
@@ -57,12 +71,7 @@ class ExhaustiveSearch:
         """
         self.reading: Reading = params.reading
         pool = range(min(len(candidates), params.num_candidates))
-        count = num_combinations(len(pool), params.max_chunks, candidates.order_matters)
-        if count > MOST_COMBINATIONS:
-            raise ConfigError(
-                f"exhaustive search over {len(pool)} candidates and up to {params.max_chunks} chunks would score "
-                f"{count:,} combinations, above {MOST_COMBINATIONS:,}: lower num_candidates or max_chunks."
-            )
+        check_number(len(pool), params.max_chunks, candidates.order_matters)
         arrange = itertools.permutations if candidates.order_matters else itertools.combinations
         costs = candidates.costs
         self._waiting: list[Combination] = [

@@ -72,4 +72,6 @@ def _find_folder(name_or_path: str) -> Path:
         if os.path.isdir(path):  # unlike Path.is_dir, False for a name that no file system takes
             return path
     known = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
-    raise unknown_name(f"data set (looked in '{root}', which {DATA_VARIABLE} sets)", name_or_path, [SAMPLE, *known])
+    sets = "which {} sets" if DATA_VARIABLE in os.environ else "the default; {} can name another folder"
+    where = f"looked in '{root}', {sets.format(DATA_VARIABLE)}"
+    raise unknown_name(f"data set ({where})", name_or_path, [SAMPLE, *known])

@@ -183,8 +183,8 @@ class OpenAIGenerator:
         if counts[0] > expected and not self._warned:
             self._warned = True
             _log.warning(
-                "%s counts %d tokens in a prompt of %d by generation.server.tokenizer: it is not that model's, or the "
-                "server adds to the prompt, and budgets may not hold",
+                "%s counts %d tokens in a prompt of %d as counted here: the server adds to the prompt, or "
+                "generation.server.tokenizer is not that model's, and budgets may not hold",
                 *(self._settings.base_url, counts[0], expected),
             )
         return Generation(text, *counts, finish)

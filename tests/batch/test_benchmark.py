@@ -4,11 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import ray
 from tiny_run import write_folder
 
-from corag_ray.batch.benchmark import Group, cut_groups, group_rows, run_benchmark
+from corag_ray.batch.benchmark import Group, cut_groups, group_rows, run_benchmark, run_groups
 from corag_ray.batch.row_writer import ROWS
 from corag_ray.build import build_selector, index_spec, run_fingerprint
 from corag_ray.config import Config
@@ -148,6 +150,16 @@ def test_a_plan_too_large_for_the_cluster_is_refused_with_its_sum(
     plan = tiny_config.plan.model_copy(update={"select_actors": 8})
     with pytest.raises(ConfigError, match=r"8 select x 0\.5 \+ 1 generate x 0\.5 \+ 1 .* = 5\.5 CPUs"):
         run_benchmark(tiny_config.model_copy(update={"plan": plan}), tiny_dataset, tiny_index, tmp_path)
+
+
+def test_a_plan_too_large_for_this_machine_is_refused_before_ray_starts(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    config = Config.model_validate({"plan": {"cpus_an_actor": 50}})
+    # To start Ray here would fail with another error: the test is not marked `ray`.
+    with pytest.raises(ConfigError, match=r"1 select x 50 \+ 1 generate x 50 \+ 1 .* = 101 CPUs, and .* has 8"):
+        next(run_groups(config, Path("no index"), None, cut_groups([Question("q", "?")], 1)))
 
 
 @real

@@ -1,11 +1,11 @@
-"""What goes wrong in a worker reaches the user as one sentence."""
+"""Too few CPUs are refused before a Ray starts; what goes wrong in a worker reaches the user as one sentence."""
 
 import pytest
 import ray
 from ray.exceptions import RayError, RayTaskError
 
 from corag_ray.batch.cluster import ray_cluster
-from corag_ray.errors import CoragError, DataError, ProtocolError
+from corag_ray.errors import ConfigError, CoragError, DataError, ProtocolError
 
 
 class Wrapped(RayError):
@@ -28,9 +28,12 @@ def running(monkeypatch):
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 4.0})
 
 
+def any_number(cpus):
+    assert cpus >= 1
+
+
 def raised_for(error):
-    with pytest.raises(CoragError) as caught, ray_cluster() as cpus:
-        assert cpus == 4.0
+    with pytest.raises(CoragError) as caught, ray_cluster(any_number):
         raise error
     assert "\n" not in str(caught.value)
     return caught.value
@@ -65,5 +68,36 @@ def test_any_other_error_is_named_in_one_sentence(running, error, words):
 
 
 def test_an_error_of_the_driver_passes_through(running):
-    with pytest.raises(ZeroDivisionError), ray_cluster():
+    with pytest.raises(ZeroDivisionError), ray_cluster(any_number):
         raise ZeroDivisionError
+
+
+def refuse(cpus):
+    raise ConfigError(f"{cpus:g} CPUs are too few.")
+
+
+@pytest.mark.parametrize(("processors", "cpus"), [(6, 6), (1, 2), (None, 2)])
+def test_cpus_that_are_refused_are_known_before_a_ray_of_our_own_starts(monkeypatch, processors, cpus):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    # To start Ray here would fail with another error: the test is not marked `ray`.
+    with pytest.raises(ConfigError, match=f"^{cpus} CPUs are too few"), ray_cluster(refuse):
+        pass
+
+
+def test_a_running_ray_is_asked_for_its_cpus(running):
+    with pytest.raises(ConfigError, match=r"^4 CPUs are too few"), ray_cluster(refuse):
+        pass
+
+
+def test_a_cluster_to_join_is_joined_before_its_cpus_are_judged(monkeypatch):
+    joined = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(joined))
+    monkeypatch.setattr(ray, "init", lambda **options: joined.append((options["address"], options["num_cpus"])))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0})
+    monkeypatch.setattr(ray, "shutdown", lambda: joined.append("left"))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with pytest.raises(ConfigError, match=r"^64 CPUs are too few"), ray_cluster(refuse):
+        pass
+    assert joined == [("10.0.0.1:6379", None), "left"]

@@ -336,6 +336,16 @@ def test_an_unknown_name_suggests_the_nearest_and_says_where_it_looked(tmp_path,
         load_dataset("xyz")
 
 
+def test_the_data_variable_is_said_to_set_the_folder_only_where_it_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CORAG_DATA", raising=False)
+    with pytest.raises(ConfigError, match=r"looked in 'data', the default; CORAG_DATA can name another folder"):
+        load_dataset("xyz")
+    monkeypatch.setenv("CORAG_DATA", "data")
+    with pytest.raises(ConfigError, match="looked in 'data', which CORAG_DATA sets"):
+        load_dataset("xyz")
+
+
 def test_a_name_is_looked_up_under_the_data_variable(load, tmp_path, monkeypatch):
     load()
     monkeypatch.setenv("CORAG_DATA", str(tmp_path.parent))
