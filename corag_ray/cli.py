@@ -220,9 +220,6 @@ def bench(
         screen.print(f"Stopped: {left}; the same command goes on.", markup=False)
         raise
     Console().print(summary_table(summary))
-    for reranker, traits in opened.reranker_traits.items():
-        if not traits["order_sensitive"]:
-            screen.print(f"{reranker} is blind to order: these figures say nothing about the order of chunks.")
     screen.print(f"Report: {opened.run_folder / REPORT}", markup=False)
     print(json.dumps(figures))
 

@@ -29,7 +29,7 @@ _SEED_WORDS = {
 
 def seed(question: str, passages: Sequence[str] | None, language: str) -> str:
     """The paper's example: question, then numbered passages, in the question's language (English if unknown)."""
-    asked, information = _SEED_WORDS.get(language, _SEED_WORDS["en"])
+    asked, information = _SEED_WORDS[_known(language)]
     return _lines(f"{asked}{question}", information, passages)
 
 
@@ -42,7 +42,7 @@ _CONCISE_WORDS = {
 
 def concise(question: str, passages: Sequence[str] | None, language: str) -> str:
     """An instruction, the question, the numbered passages: small chat models answer it more to the point."""
-    instruction, asked, information = _CONCISE_WORDS.get(language, _CONCISE_WORDS["en"])
+    instruction, asked, information = _CONCISE_WORDS[_known(language)]
     return _lines(f"{instruction}\n{asked}{question}", information, passages)
 
 
@@ -59,7 +59,7 @@ def concise_or_abstain(question: str, passages: Sequence[str] | None, language: 
 
     That is the task of SQuAD 2.0 (Rajpurkar, Jia and Liang, "Know What You Don't Know", ACL 2018).
     """
-    known = language if language in _ABSTENTIONS else "en"
+    known = _known(language)
     instruction, asked, information = _CONCISE_WORDS[known]
     abstain = f"{_OR_ABSTAIN_WORDS[known]}{_ABSTENTIONS[known]}"
     return _lines(f"{instruction}\n{abstain}\n{asked}{question}", information, passages)
@@ -73,14 +73,24 @@ def abstains(prompt: str, answer: str, language: str) -> bool | None:
     """
     if PROMPTS.get(prompt) is not concise_or_abstain:
         return None
-    agreed = _ABSTENTIONS.get(language, _ABSTENTIONS["en"])
+    agreed = _ABSTENTIONS[_known(language)]
     return re.fullmatch(rf"[\W_]*{agreed}[\W_]*", answer, re.IGNORECASE) is not None
 
 
 LANGUAGES = tuple(_SEED_WORDS)
-"""Languages whose words the prompts know; any other gets English words."""
+"""Languages whose words every prompt knows; any other gets English words."""
 
 PROMPTS: Mapping[str, Prompt] = {"seed": seed, "concise": concise, "concise_or_abstain": concise_or_abstain}
+
+
+def _known(language: str) -> str:
+    """The language whose words stand in the prompts, by the first subtag of a language tag; English if unknown.
+
+    >>> _known("zh-Hant"), _known("ES"), _known("de")
+    ('zh', 'es', 'en')
+    """
+    first = language.split("-")[0].lower()
+    return first if first in LANGUAGES else "en"
 
 
 def _lines(head: str, information: str, passages: Sequence[str] | None) -> str:

@@ -48,6 +48,23 @@ def test_an_unknown_language_is_read_as_english(prompt):
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values())
+@pytest.mark.parametrize(
+    ("tag", "language"),
+    [
+        ("zh-Hant", "zh"),
+        ("zh-hans-CN", "zh"),
+        ("ES", "es"),
+        ("es-419", "es"),
+        ("en-GB", "en"),
+        ("zhx", "en"),
+        ("", "en"),
+    ],
+)
+def test_a_language_tag_is_read_by_its_first_part_whatever_its_case(prompt, tag, language):
+    assert prompt("Q", ["p"], tag) == prompt("Q", ["p"], language)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values())
 @pytest.mark.parametrize("language", ["en", "zh", "es"])
 def test_without_passages_there_is_no_information_section_and_with_none_chosen_an_empty_one(prompt, language):
     closed_book, empty, one = (prompt("Q", passages, language) for passages in (None, [], ["p"]))
@@ -80,7 +97,9 @@ def test_that_instruction_names_the_agreed_words_in_the_questions_language(langu
 
 
 @pytest.mark.parametrize("answer", ["{}", " {}.\n", "**{}**", "_«{}»_", "“{}”。", "{}!?"])
-@pytest.mark.parametrize(("language", "agreed"), [*AGREED.items(), ("xx", "UnAnswerable"), ("es", "SIN Respuesta")])
+@pytest.mark.parametrize(
+    ("language", "agreed"), [*AGREED.items(), ("xx", "UnAnswerable"), ("es", "SIN Respuesta"), ("zh-TW", "无法回答")]
+)
 def test_the_agreed_words_alone_abstain_whatever_their_case_and_what_stands_around_them(language, agreed, answer):
     assert abstains("concise_or_abstain", answer.format(agreed), language) is True
 

@@ -25,7 +25,7 @@ from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import CoragError
-from corag_ray.evaluation.evidence import evidence_recall
+from corag_ray.evaluation.evidence import answering_evidence, evidence_recall
 from corag_ray.evaluation.intervals import mean
 from corag_ray.evaluation.manifest import begin_session, end_session, make_manifest
 from corag_ray.evaluation.row_log import Row
@@ -110,11 +110,13 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     ensure_index(config, dataset, experiment.index_folder, indexing)
     version = find_version(experiment.index_folder, index_spec(config, dataset))
     questions = dataset.questions[: config.limit]
+    coverable = _coverable(questions, ChunkStore.open(version / CHUNKS))
+    rerankers = experiment.reranker_traits
     facts = {
         "missing_evidence": dataset.missing_evidence,
-        "coverable_evidence": _coverable(questions, ChunkStore.open(version / CHUNKS)),
+        "coverable_evidence": coverable,
         "index": read_json(version / INDEX_MANIFEST),
-        "rerankers": experiment.reranker_traits,
+        "rerankers": rerankers,
         "calibrations": {name: curve and asdict(curve) for name, curve in calibrations(config).items()},
     }
     fingerprint = run_fingerprint(config, dataset)
@@ -124,7 +126,12 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
         run_missing(config, dataset, experiment.index_folder, writer, answering)
         end_session(folder, manifest)
         rows = writer.rows
-        summary = summarise(rows, seed=config.seed)
+        summary = summarise(
+            rows,
+            seed=config.seed,
+            coverable_evidence=coverable,
+            order_blind=[name for name, traits in rerankers.items() if not traits["order_sensitive"]],
+        )
         figures = headline(summary) | {"lost": len(questions) - len({row["question_id"] for row in rows})}
         figures |= {key: facts[key] for key in ("missing_evidence", "coverable_evidence")}
         (folder / SUMMARY).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
@@ -135,12 +142,16 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
 
 
 def _coverable(questions: Sequence[Question], store: ChunkStore) -> float | None:
-    """Mean evidence recall if every chunk were selected: no chunk covers a span of more than twice its length."""
-    by_document = store.rows_by_document({e.span.doc_id for question in questions for e in question.evidence})
+    """Mean evidence recall if every chunk of the evidence's documents were selected.
+
+    It is below 1 where a span is longer than two chunks. Copies in other documents are not looked for.
+    """
+    marked = [answering_evidence(question) for question in questions]
+    by_document = store.rows_by_document({e.span.doc_id for evidence in marked for e in evidence})
     recalls = []
-    for question in questions:
-        rows = [row for doc_id in {e.span.doc_id for e in question.evidence} for row in by_document.get(doc_id, [])]
-        recalls.append(evidence_recall(question.evidence, store.take(rows)))
+    for evidence in marked:
+        rows = [row for doc_id in {e.span.doc_id for e in evidence} for row in by_document.get(doc_id, [])]
+        recalls.append(evidence_recall(evidence, store.take(rows)))
     return mean(recalls)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
 from corag_ray.errors import DataError
-from corag_ray.evaluation.row_log import Row, parse_row
+from corag_ray.evaluation.row_log import Row, read_rows
 
 ROWS = "rows.jsonl"
 
@@ -55,7 +55,8 @@ def open_row_writer(folder: Path, fingerprint: str, groups: Groups) -> Iterator[
     """The row log of a run folder, locked against a second run; half-written groups of an earlier run are dropped.
 
     Raises:
-        DataError: the folder cannot be written, is in use, or holds rows of another configuration.
+        DataError: the folder cannot be written, is in use, or holds rows of another configuration or a line that is no
+            row or repeats a question.
     """
     path = folder / ROWS
     with locked(folder):
@@ -70,35 +71,26 @@ def count_rows(folder: Path) -> int:
     """Rows that a run folder holds already.
 
     Raises:
-        DataError: a line of its row log is no row.
+        DataError: a line of its row log is no row, or repeats a question.
     """
     return len(_readable_rows(folder / ROWS))
 
 
 def _readable_rows(path: Path) -> list[Row]:
-    """The rows, without a last line that a kill cut short.
-
-    Raises:
-        DataError: any other line is no row.
-    """
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if lines and not lines[-1].endswith(b"\n"):
-        lines.pop()
-    numbered = enumerate((line.decode("utf-8", "replace") for line in lines), start=1)
-    return [parse_row(line, f"{path}:{number}") for number, line in numbered if line.strip()]
+    return read_rows(path, cut_off=True) if path.exists() else []
 
 
 def _finished_rows(rows: Sequence[Row], fingerprint: str, groups: Groups, folder: Path) -> list[Row]:
-    """The rows without those of unfinished groups, each question once; what a smaller limit leaves out is kept."""
-    by_id = {row["question_id"]: row for row in rows}
+    """The rows without those of unfinished groups; what a smaller limit leaves out is kept."""
+    there = {row["question_id"] for row in rows}
     others = {row["fingerprint"] for row in rows} - {fingerprint}
     if others:
         raise DataError(
             f"{folder} holds rows of another configuration ({others.pop()}, this one is {fingerprint}): "
             "choose another folder."
         )
-    unfinished = {i for ids in groups.values() if any(i not in by_id for i in ids) for i in ids}
-    return _ordered(row for row in by_id.values() if row["question_id"] not in unfinished)
+    unfinished = {i for ids in groups.values() if any(i not in there for i in ids) for i in ids}
+    return _ordered(row for row in rows if row["question_id"] not in unfinished)
 
 
 def _ordered(rows: Iterable[Row]) -> list[Row]:

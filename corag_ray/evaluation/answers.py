@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from corag_ray.evaluation.rouge import tokens
 from corag_ray.evaluation.scripts import characters_apart
 
 SHORT_ANSWER_TOKENS = 10
@@ -29,16 +30,18 @@ def score_answer(prediction: str | None, references: Sequence[str]) -> AnswerSco
     """Exact match and F1 of the tokens as a bag, the best reference counting for each on its own.
 
     Texts are lower-cased; punctuation and the articles a, an, the go; blanks are evened out. Where a script writes no
-    blanks between words, a character is a token, as CMRC and DRCD count.
+    blanks between words, a character is a token of the bag; the script of CMRC 2018 counts the longest common substring
+    of the characters instead, so its F1 is another.
 
     Returns:
-        None when there is no prediction, or no reference to measure it against.
+        None where ROUGE has nothing to measure either: there is no prediction, or no reference holds a token.
     """
-    if prediction is None or not references:
+    usable = [reference for reference in references if tokens(reference)]
+    if prediction is None or not usable:
         return None
     return AnswerScores(
-        max(float(normalise(prediction) == normalise(reference)) for reference in references),
-        max(_f1(answer_tokens(prediction), answer_tokens(reference)) for reference in references),
+        max(float(normalise(prediction) == normalise(reference)) for reference in usable),
+        max(_f1(answer_tokens(prediction), answer_tokens(reference)) for reference in usable),
     )
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corag_ray.types import Chunk, Evidence, Span
+from corag_ray.types import Chunk, Evidence, Question, Span
+
+
+def answering_evidence(question: Question) -> tuple[Evidence, ...]:
+    """The evidence that is measured: none where the set says that the corpus does not hold the answer.
+
+    Some sets mark passages of such questions all the same: they are near the question, and support no answer.
+    """
+    return () if question.answerable is False else question.evidence
 
 
 def evidence_recall(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) -> float | None:
@@ -20,23 +28,36 @@ def evidence_recall(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) -> fl
 
 
 def evidence_precision(evidence: Sequence[Evidence], chunks: Sequence[Chunk]) -> float | None:
-    """The share of selected chunks that cover at least one evidence span.
+    """The share of selected chunks that cover at least one evidence span, or lie in one with at least half of theirs.
 
-    None when nothing is selected, and when the question marks no evidence: a chunk is not wrong because nobody looked.
+    So a chunk within a long passage is useful, though it holds too little of it to count for recall. None when nothing
+    is selected, and when the question marks no evidence: a chunk is not wrong because nobody looked.
     """
     if not evidence or not chunks:
         return None
-    useful = sum(any(covers(chunk, item) for item in evidence) for chunk in chunks)
+    useful = sum(any(covers(chunk, item) or _lies_in(chunk, item.span) for item in evidence) for chunk in chunks)
     return useful / len(chunks)
 
 
 def covers(chunk: Chunk, item: Evidence) -> bool:
-    """Whether the chunk holds at least half of the span, or the whole marked answer; an empty span is never held."""
+    """Whether the chunk holds at least half of the span, or the whole marked answer, or a copy of the span.
+
+    A copy is the span's text, word for word, in another document; it counts where it is at least half of the chunk, so
+    that a few common words are none. An empty span is never held.
+    """
+    if chunk.doc_id != item.span.doc_id:
+        copied = item.text.strip()
+        return bool(copied) and len(chunk.text) <= 2 * len(copied) and copied in chunk.text
     shared = _shared_characters(chunk, item.span)
     if shared > 0 and 2 * shared >= item.span.end - item.span.start:
         return True
     answer = item.answer
     return answer is not None and 0 < answer.end - answer.start == _shared_characters(chunk, answer)
+
+
+def _lies_in(chunk: Chunk, span: Span) -> bool:
+    shared = _shared_characters(chunk, span)
+    return shared > 0 and 2 * shared >= chunk.end - chunk.start
 
 
 def _shared_characters(chunk: Chunk, span: Span) -> int:

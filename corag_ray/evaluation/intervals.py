@@ -94,7 +94,8 @@ def randomisation_p_value(differences: Sequence[float], seed: int, resamples: in
     more than `resamples`, else of as many drawn ones, the observed one counted among them.
     """
     values = np.array(differences, dtype=np.float64)
-    observed = abs(values.sum()) * (1 - 1e-12)  # equal sums in another order must count as equal
+    # Equal sums in another order must count as equal; a sum of 0 leaves as much rounding as any other.
+    observed = abs(values.sum()) - 1e-12 * np.abs(values).sum()
     if len(values) <= int(math.log2(resamples)):
         patterns = np.arange(2 ** len(values))[:, None] >> np.arange(len(values)) & 1
         return float((np.abs((1 - 2 * patterns) @ values) >= observed).mean())

@@ -94,15 +94,16 @@ def _write(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, with `+changes` where files differ from it; None outside a checkout."""
-    here = Path(__file__).parent
+    """The commit of the checkout that this package is part of, with `+changes` where files differ; None without one."""
+    here = Path(__file__)
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(here.parent), *arguments], capture_output=True, text=True, check=True
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", here.name)  # an environment may lie, ignored, in another project's checkout
         return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -44,7 +44,8 @@ class MethodResult(TypedDict):
 
     `context_tokens` is recounted from the encoded prompt. `rouge_set`, `exact_match` and `token_f1` are against the
     data set's answers, `rouge_generated` against the answer that the same generator writes from the gold passages.
-    `abstained` is None where the run's prompt agrees on no words for that, and where nothing was generated.
+    `abstained` is None where the run's prompt agrees on no words for that, and where nothing was generated. Where it
+    says something of a question that the set calls unanswerable, the three against the set's answers are None.
     """
 
     source: str
@@ -73,8 +74,9 @@ class MethodResult(TypedDict):
 class Row(TypedDict):
     """One question: every method's result, or the error that stopped it.
 
-    `index_version` is the number and content hash of the index that the selections come from. `answerable` is None
-    where the data set does not say.
+    A method over gold passages is missing where the question has none that fits. `index_version` is the number and
+    content hash of the index that the selections come from. `answerable` is None where the data set does not say; where
+    it is False, nothing of evidence is measured.
     """
 
     schema_version: int
@@ -98,33 +100,37 @@ class Row(TypedDict):
 _ROW = TypeAdapter(Row)
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path, *, cut_off: bool = False) -> list[Row]:
     """The rows of a JSONL row log, in the file's order.
+
+    Args:
+        path: The row log.
+        cut_off: Whether a kill may have cut the last line short: without its end of line it is left out.
 
     Raises:
         DataError: A line is no row of this schema version, or a question stands twice; names file and line.
     """
     rows: list[Row] = []
-    first_lines: dict[tuple[str, int], int] = {}
-    with path.open(encoding="utf-8") as lines:
+    first_lines: dict[str, int] = {}
+    with path.open("rb") as lines:  # as bytes: a line that is no UTF-8 is refused with its place too
         for number, line in enumerate(lines, start=1):
-            if line.strip():
-                row = parse_row(line, f"{path}:{number}")
-                first = first_lines.setdefault((row["question_id"], row["position"]), number)
+            if line.strip() and not (cut_off and not line.endswith(b"\n")):
+                row = _parse_row(line, f"{path}:{number}")
+                first = first_lines.setdefault(row["question_id"], number)
                 if first != number:  # counted twice, a question would narrow every interval
                     raise DataError(f"{path}:{number}: question '{row['question_id']}' already stands in line {first}.")
                 rows.append(row)
     return rows
 
 
-def parse_row(line: str, place: str) -> Row:
+def _parse_row(line: bytes, place: str) -> Row:
     """The row of one line.
 
     Raises:
         DataError: It is no row of this schema version; begins with `place`.
     """
     try:
-        row = json.loads(line, parse_constant=_refuse_constant)
+        row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except ValueError as error:
         raise DataError(f"{place}: expected one JSON object a line, got {error}.") from error
     if not isinstance(row, dict):

@@ -44,7 +44,9 @@ _ABSTAINED_WHERE = {"abstained_unanswerable": False, "abstained_answerable": Tru
 _SLICED_BY: tuple[Literal["language", "kind"], ...] = ("language", "kind")
 
 
-def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
+def summarise(
+    rows: Sequence[Row], seed: int = 0, *, coverable_evidence: float | None = None, order_blind: Sequence[str] = ()
+) -> Summary:
     """Means, intervals and paired differences of a run; a failed row is counted and enters no mean.
 
     The baseline of the differences is the first method over retrieved candidates; the others are floor and ceiling.
@@ -52,6 +54,8 @@ def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
     Args:
         rows: The run's rows.
         seed: Seed of every bootstrap.
+        coverable_evidence: Evidence recall if every chunk of the evidence's documents were selected, where it is known.
+        order_blind: The run's rerankers whose scores do not depend on the order of chunks.
     """
     good = [row for row in rows if row["error"] is None]
     names = list(dict.fromkeys(name for row in good for name in row["methods"]))
@@ -63,7 +67,9 @@ def summarise(rows: Sequence[Row], seed: int = 0) -> Summary:
         candidate_recall=_estimate([row["candidate_recall"] for row in good], seed),
         candidate_ndcg_at_10=_estimate([row["candidate_ndcg_at_10"] for row in good], seed),
         candidate_rr_at_10=_estimate([row["candidate_rr_at_10"] for row in good], seed),
+        coverable_evidence=coverable_evidence,
         short_answers=are_short([row["answers"] for row in good]),
+        order_blind=tuple(order_blind),
         baseline=chosen,
         methods=tuple(_method_summary(name, good, name in bounds, seed) for name in names),
         differences={
@@ -133,6 +139,7 @@ def _method_summary(name: str, good: Sequence[Row], is_bound: bool, seed: int) -
     return MethodSummary(
         name=name,
         is_bound=is_bound,
+        reranker=next((result["reranker"] for result in results), None),
         n=len(results),
         estimates={metric: _estimate(column, seed) for metric, column in columns.items()},
         latency_p50_ms=p50,

@@ -30,6 +30,7 @@ class MethodSummary:
     Attributes:
         name: The method.
         is_bound: Whether it is a floor or ceiling (no context, gold passages) and not a method to choose.
+        reranker: Who scored for it; None where nobody did.
         n: Questions it answered.
         estimates: By metric name, the names of `summarise.METRICS`.
         latency_p50_ms: Median of the total latency.
@@ -40,6 +41,7 @@ class MethodSummary:
 
     name: str
     is_bound: bool
+    reranker: str | None
     n: int
     estimates: Mapping[str, Estimate]
     latency_p50_ms: float | None
@@ -63,7 +65,9 @@ class Summary:
     """A whole run.
 
     `differences` holds, by method and metric, the method minus the baseline on the same questions. `short_answers` says
-    whether the set's answers are short, so that exact match and token F1 are worth a look.
+    whether the set's answers are short, so that exact match and token F1 are worth a look. `coverable_evidence` is the
+    evidence recall if every chunk of the evidence's documents were selected, None where it is not known; `order_blind`
+    names the rerankers whose scores do not depend on the order of chunks.
     """
 
     rows: int
@@ -71,7 +75,9 @@ class Summary:
     candidate_recall: Estimate
     candidate_ndcg_at_10: Estimate
     candidate_rr_at_10: Estimate
+    coverable_evidence: float | None
     short_answers: bool
+    order_blind: tuple[str, ...]
     baseline: str | None
     methods: tuple[MethodSummary, ...]
     differences: Mapping[str, Mapping[str, PairedDifference | None]]

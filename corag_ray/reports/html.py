@@ -53,7 +53,6 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
         "report.html.j2"
     ).render(
         title=str(manifest.get("name", "CORAG run")),
-        order_blind=_order_blind(manifest),
         summary=summary,
         caption=caption(summary),
         columns=COLUMNS,
@@ -74,14 +73,6 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
-
-
-def _order_blind(manifest: Mapping[str, object]) -> list[str]:
-    """Rerankers of the run whose scores do not depend on the order of chunks."""
-    rerankers = manifest.get("rerankers")
-    if not isinstance(rerankers, Mapping):
-        return []
-    return [name for name, traits in rerankers.items() if not traits["order_sensitive"]]
 
 
 def _difference_columns(summary: Summary) -> list[Column]:

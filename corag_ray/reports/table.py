@@ -129,18 +129,38 @@ def markdown_table(summary: Summary) -> str:
     for small in small_tables(summary):
         rows = [(method, list(map(_markdown_cell, cells))) for method, cells in table_cells(summary, small.columns)]
         lines += ["", *_markdown_lines([column.header for column in small.columns], rows)]
-    return "\n".join([*lines, "", caption(summary), ""])
+    return "\n".join([*lines, "", _markdown_text(caption(summary)), ""])
 
 
 def caption(summary: Summary) -> str:
-    """What the numbers are, and how many questions are not in them."""
-    notes = "".join(f" {table.note}" for table in small_tables(summary))
+    """What the numbers are, how many questions are not in them, and what they cannot show."""
+    notes = _coverable(summary) + "".join(f" {table.note}" for table in small_tables(summary))
     return (
         f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
         f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's"
         f" answers (set) or the same generator's answer from the gold passages (generated).{notes} Bold: best of its"
-        " column, floor and ceiling aside."
+        f" column, floor and ceiling aside.{_order_blind(summary)}"
     )
+
+
+def _coverable(summary: Summary) -> str:
+    """The sentence that says why evidence recall cannot reach 1, where it cannot as far as is printed."""
+    recall = decimal(summary.coverable_evidence, 3)
+    if recall in (MISSING, decimal(1, 3)):
+        return ""
+    return f" With every chunk of the evidence's documents selected, evidence recall would be {recall}."
+
+
+def _order_blind(summary: Summary) -> str:
+    """A sentence for each reranker that is blind to order, with the methods that it scored for."""
+    sentences = []
+    for reranker in summary.order_blind:
+        names = ", ".join(method.name for method in summary.methods if method.reranker == reranker)
+        if names:
+            sentences.append(
+                f" {reranker} is blind to order: the figures of {names} say nothing about the order of chunks."
+            )
+    return "".join(sentences)
 
 
 def _fewer_questions(summary: Summary) -> str:
@@ -199,10 +219,14 @@ def _terminal_line(table: Table, method: MethodSummary, cells: Sequence[Cell], *
 def _markdown_lines(headers: Sequence[str], rows: Sequence[tuple[MethodSummary, list[str]]]) -> list[str]:
     lines = [_markdown_line(["method", *headers]), _markdown_line(["---", *["---:"] * len(headers)])]
     for method, texts in rows:
-        # A name is the reader's own text: a bar or a star in it must not become table or emphasis.
-        name = "".join(f"\\{sign}" if sign in "|*_`[]<\\" else sign for sign in method.name)
+        name = _markdown_text(method.name)
         lines.append(_markdown_line([f"*{name}*" if method.is_bound else name, *texts]))
     return lines
+
+
+def _markdown_text(text: str) -> str:
+    """A text that may hold names, the reader's own words: a bar or a star in it must not become table or emphasis."""
+    return "".join(f"\\{sign}" if sign in "|*_`[]<\\" else sign for sign in text)
 
 
 def _markdown_cell(cell: Cell) -> str:

@@ -4,6 +4,7 @@ Nothing is left to be computed, so neither Ray nor a model is started.
 """
 
 import dataclasses
+import html
 import json
 
 import pytest
@@ -52,7 +53,12 @@ def opened(folder, failed=(), **changes):
     fingerprint = run_fingerprint(config, DATA)
     with open_row_writer(run, fingerprint, {0: [q.question_id for q in QUESTIONS]}) as writer:
         for position, asked in enumerate(QUESTIONS):
-            plan = Choices(asked, CHUNKS, {"m": Choice("retrieval", CHUNKS[:1])}, index_version="1-aaaaaaaa")
+            plan = Choices(
+                asked,
+                CHUNKS,
+                {"m": Choice("retrieval", CHUNKS[:1], reranker="late_interaction")},
+                index_version="1-aaaaaaaa",
+            )
             if position in failed:
                 plan.error = RowError(f"question {position} is too long.")
             written = {"m": Generation("so", 9, 1, "stop")}
@@ -87,6 +93,26 @@ def test_figures_and_manifest_say_what_evidence_is_missing_and_what_could_be_cov
     assert manifest["fingerprint"] == run_fingerprint(CONFIG, DATA)
     assert manifest["index"]["chunks"] == 3
     assert manifest["rerankers"] == {"late_interaction": {"order_sensitive": False, "monotone": True}}
+
+
+def test_table_and_report_say_how_much_could_be_covered_and_which_methods_were_scored_blind_to_order(tmp_path):
+    experiment = opened(tmp_path)
+    run(experiment)
+    coverable = "With every chunk of the evidence's documents selected, evidence recall would be 0.500."
+    blind = "late_interaction is blind to order: the figures of m say nothing about the order of chunks."
+    table = (experiment.run_folder / TABLE).read_text("utf-8")
+    assert coverable in table
+    assert blind.replace("_", "\\_") in table
+    page = html.unescape((experiment.run_folder / REPORT).read_text("utf-8"))
+    assert coverable in page and blind in page
+
+
+def test_passages_of_unanswerable_questions_are_no_evidence_to_be_covered(tmp_path):
+    experiment = opened(tmp_path)
+    first, *others = QUESTIONS
+    known = (dataclasses.replace(first, answerable=False), *others)
+    _, figures = run(dataclasses.replace(experiment, dataset=dataclasses.replace(DATA, questions=known)))
+    assert figures["coverable_evidence"] == pytest.approx(0.25)  # 1/2 and 0 are left
 
 
 def test_without_marked_evidence_nothing_is_said_of_what_could_be_covered(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from corag_ray.batch.row_writer import ROWS, open_row_writer
+from corag_ray.batch.row_writer import ROWS, count_rows, open_row_writer
 from corag_ray.errors import DataError
 from corag_ray.evaluation.row_log import SCHEMA_VERSION, Row
 
@@ -78,12 +78,21 @@ def test_a_run_that_fails_leaves_its_finished_groups(tmp_path):
         assert writer.missing_groups == [1, 2]
 
 
-def test_a_question_that_stands_twice_is_counted_once(tmp_path):
-    whole = full_log(tmp_path)
-    (tmp_path / ROWS).write_bytes(whole + whole)
-    with open_row_writer(tmp_path, "ab", GROUPS) as writer:
-        assert len(writer.rows) == 5
-    assert (tmp_path / ROWS).read_bytes() == whole
+def test_a_question_that_stands_twice_is_refused_with_its_place_and_the_log_left_alone(tmp_path):
+    twice = full_log(tmp_path) * 2
+    (tmp_path / ROWS).write_bytes(twice)
+    with (
+        pytest.raises(DataError, match=r"rows\.jsonl:6: question 'q3' already stands in line 1\.$"),
+        open_row_writer(tmp_path, "ab", GROUPS),
+    ):
+        pass
+    assert (tmp_path / ROWS).read_bytes() == twice
+
+
+def test_rows_are_counted_without_a_last_one_that_a_kill_cut_short(tmp_path):
+    assert count_rows(tmp_path) == 0
+    (tmp_path / ROWS).write_bytes(full_log(tmp_path)[:-1])
+    assert count_rows(tmp_path) == 4
 
 
 def test_rows_of_another_configuration_are_refused_and_left_alone(tmp_path):

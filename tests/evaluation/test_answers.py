@@ -1,7 +1,7 @@
 """Exact match and token F1, by hand and by SQuAD's own script; when an answer abstains; which answers are short."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from transformers.data.metrics.squad_metrics import compute_exact, compute_f1
 
@@ -12,6 +12,7 @@ from corag_ray.evaluation.answers import (
     normalise,
     score_answer,
 )
+from corag_ray.evaluation.rouge import rouge, tokens
 
 WORDS = st.lists(st.sampled_from(["The", "an", "cat", "Cat's", "42%", "--", "a.b", "theme", "\t"]), max_size=8)
 ASCII = st.text(st.characters(max_codepoint=127), max_size=30) | WORDS.map(" ".join)
@@ -41,6 +42,8 @@ def test_by_hand(prediction, references, exact, f1):
 @given(ASCII, ASCII)
 def test_ascii_answers_have_the_numbers_of_squads_script(prediction, reference):
     scores = score_answer(prediction, [reference])
+    assert (scores is None) == (rouge(prediction, [reference]) is None)
+    assume(scores is not None)
     assert scores.exact_match == compute_exact(reference, prediction)
     assert scores.token_f1 == pytest.approx(compute_f1(reference, prediction), abs=1e-12)
 
@@ -48,6 +51,14 @@ def test_ascii_answers_have_the_numbers_of_squads_script(prediction, reference):
 def test_without_a_prediction_or_a_reference_there_is_nothing_to_measure():
     assert score_answer("x", []) is None
     assert score_answer(None, ["x"]) is None
+
+
+@pytest.mark.parametrize("references", [[""], [" ", "\t"], ["--", "。"]])
+def test_references_without_a_token_are_none_for_f1_and_for_rouge(references):
+    assert score_answer("x", references) is None
+    assert rouge("x", references) is None
+    assert score_answer("", [*references, "x"]) == AnswerScores(0, 0)  # what is empty is no reference to be equal to
+    assert score_answer("x", [*references, "x"]) == AnswerScores(1, 1)
 
 
 def test_answers_are_short_where_half_of_the_questions_have_one_of_ten_tokens():
@@ -67,6 +78,7 @@ def test_normal_forms():
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_within_0_and_1_symmetric_and_1_on_itself(a, b):
+    assume(tokens(a) and tokens(b))
     scores = score_answer(a, [b])
     assert 0 <= scores.token_f1 <= 1
     assert scores.token_f1 == score_answer(b, [a]).token_f1

@@ -119,6 +119,44 @@ def test_a_method_abstained_when_it_wrote_what_its_prompt_agreed_on_in_the_quest
     assert [methods[name]["abstained"] for name in "abcd"] == [None] * 4
 
 
+SCORED = ("exact_match", "token_f1", "rouge_set")
+
+
+@pytest.mark.parametrize(
+    ("answerable", "prompt", "measured"),
+    [
+        (False, "concise_or_abstain", False),
+        (False, "concise", True),  # without agreed words the set's refusal is all there is
+        (True, "concise_or_abstain", True),
+        (None, "concise_or_abstain", True),
+    ],
+)
+def test_an_unanswerable_question_is_not_held_against_the_sets_refusal_where_abstaining_is_measured(
+    answerable, prompt, measured
+):
+    asked = dataclasses.replace(QUESTION, answers=("No answer is given.",), answerable=answerable)
+    plan = Choices(asked, [HIT], {"m": chosen(HIT), "ceiling": gold(HIT)}, index_version="3-abc")
+    result = stored(plan, {"m": answer("no answer"), "ceiling": answer("no answer")}, prompt)["methods"]["m"]
+    assert [result[key] is not None for key in SCORED] == [measured] * 3
+    assert result["rouge_generated"] is not None
+
+
+def test_passages_marked_for_an_unanswerable_question_are_no_evidence_and_gold_passages_all_the_same():
+    asked = dataclasses.replace(QUESTION, answerable=False)
+    plan = Choices(asked, [HIT], {"m": chosen(HIT), "ceiling": gold(HIT)}, index_version="3-abc")
+    row = stored(plan, {})
+    assert [row[f"candidate_{key}"] for key in ("recall", "rr_at_10", "ndcg_at_10")] == [None] * 3
+    for result in row["methods"].values():
+        assert (result["evidence_recall"], result["evidence_precision"]) == (None, None)
+    assert row["methods"]["ceiling"]["selection"]
+
+
+def test_a_ceiling_without_a_gold_passage_is_left_out_of_the_row_and_a_floor_or_an_empty_search_is_not():
+    plan = planned(ceiling=gold(), none=chosen(source="none"), m=chosen())
+    answers = {name: answer("red") for name in plan.methods}
+    assert list(stored(plan, answers)["methods"]) == ["none", "m"]
+
+
 def test_a_row_can_be_written_and_read_back(tmp_path):
     row = stored(planned(m=chosen(HIT, score=0.1)), {"m": answer("a")})
     (tmp_path / "rows.jsonl").write_text(json.dumps(row, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,10 +1,13 @@
 """The manifest: what a run was made with, and every session that worked on it."""
 
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
 import ray
 
+import corag_ray.evaluation.manifest as manifest_module
 from corag_ray.evaluation.manifest import MANIFEST, begin_session, end_session, make_manifest
 
 
@@ -55,3 +58,31 @@ def test_sessions_of_another_configuration_are_not_taken_over(tmp_path, fingerpr
     begin_session(tmp_path, manifest())
     begin_session(tmp_path, manifest(fingerprint))
     assert len(on_disk(tmp_path)["sessions"]) == (2 if fingerprint == "ab" else 1)
+
+
+def test_a_session_names_the_commit_of_the_checkout_that_holds_the_package_and_of_no_other(tmp_path, monkeypatch):
+    module = Path("corag_ray/evaluation/manifest.py")
+    installed = Path(".venv") / module
+    for place in (module, installed):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text("")
+    (tmp_path / ".gitignore").write_text(".venv\n")
+
+    def git(*arguments):
+        author = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *author, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    git("init")
+    git("add", "--all")
+    git("commit", "--message", "m")
+    commit = git("rev-parse", "--short=12", "HEAD").stdout.strip()
+
+    def named(file):
+        monkeypatch.setattr(manifest_module, "__file__", str(tmp_path / file))
+        begin_session(tmp_path, made := manifest())
+        return made["sessions"][-1]["commit"]
+
+    assert named(module) == commit
+    assert named(installed) is None  # an environment within another project's checkout
+    (tmp_path / module).write_text("changed")
+    assert named(module) == f"{commit}+changes"

@@ -98,6 +98,7 @@ def test_rows_come_back_as_they_were_stored(tmp_path):
         (json.dumps(row(1, {"naive": None})), "expected methods to be an object of objects"),
         (json.dumps(row(1, {"naive": result(score=float("nan"))})), "NaN, which is not JSON"),
         (json.dumps(row(0)), "question 'q0' already stands in line 1"),
+        (json.dumps(row(1) | {"question_id": "q0"}), "question 'q0' already stands in line 1"),  # at another position
     ],
 )
 def test_a_broken_line_is_refused_with_its_file_and_place(tmp_path, line, reason):
@@ -105,6 +106,40 @@ def test_a_broken_line_is_refused_with_its_file_and_place(tmp_path, line, reason
     with pytest.raises(DataError, match=reason) as caught:
         read_rows(path)
     assert str(caught.value).startswith(f"{path}:3: ")
+
+
+def test_a_text_that_is_no_utf_8_is_refused_with_its_place_and_not_mended(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(json.dumps(row(0, question="caf?")).encode().replace(b"caf?", b"caf\xe9") + b"\n")
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: expected one JSON object a line, got .*0xe9"):
+        read_rows(path)
+
+
+def test_only_who_expects_a_last_line_cut_short_is_spared_it(tmp_path):
+    path = write(tmp_path / "rows.jsonl", json.dumps(row(0)), json.dumps(row(1))[:-1])
+    assert read_rows(path, cut_off=True) == [row(0)]
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: "):
+        read_rows(path)
+
+
+def test_questions_without_a_gold_passage_enter_no_mean_of_the_ceiling_and_no_difference():
+    ceiling = result(source="gold", rouge_set=rouge(0.75), context_tokens=513)
+    rows = [row(0), row(1, {"naive": result(), "ceiling": ceiling}, kind="bridge")]
+    summary = summarise(rows)
+    naive, top = summary.methods
+    assert (naive.n, top.n, top.estimates["rouge_set.rougeL"].mean, top.over_budget) == (2, 1, 0.75, 1)
+    difference = summary.differences["ceiling"]["rouge_set.rougeL"]
+    assert (difference.mean_difference, difference.n) == (pytest.approx(0.35), 1)
+    counts = {(part.by, part.value): part.estimates["ceiling"]["rouge_set.rougeL"].n for part in summary.slices}
+    assert counts == {("language", "en"): 1, ("kind", "bridge"): 1, ("kind", None): 0}
+
+
+def test_a_summary_says_who_scored_for_a_method_and_carries_what_the_run_knows():
+    rows = [row(0, {"naive": result(reranker="late"), "floor": result(source="none")})]
+    summary = summarise(rows, coverable_evidence=0.75, order_blind=["late"])
+    assert [method.reranker for method in summary.methods] == ["late", None]
+    assert (summary.coverable_evidence, summary.order_blind) == (0.75, ("late",))
+    assert (summarise(rows).coverable_evidence, summarise(rows).order_blind) == (None, ())
 
 
 def test_a_failed_row_is_counted_and_enters_no_mean():

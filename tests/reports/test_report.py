@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_rows import ASKED, MANIFEST, NASTY, Page, printed, result, row
 from rich.console import Console
 
 from corag_ray.evaluation.summarise import summarise
@@ -20,63 +20,6 @@ from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
 from corag_ray.reports.html import write_report
 from corag_ray.reports.labels import spread
 from corag_ray.reports.table import COLUMNS, MISSING, decimal, markdown_table, summary_table, table_cells
-
-NASTY = "<script>alert('x')</script> & $x_1$"
-MANIFEST = {
-    "name": "sample run",
-    "fingerprint": "9b1c77e0",
-    "config": {"search": {"c": 2.4}},
-    "sessions": [{"started": "2026-11-30T02:23:16+00:00", "commit": "3f2a91c", "versions": {"ray": "2.60.0"}}],
-}
-
-
-def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
-    plain = {
-        "source": "retrieval",
-        "selection": [{"chunk_id": "0f", "doc_id": "castles/7", "start": 10, "end": 500, "cost": tokens}],
-        "score": 0.6,
-        "pairs": 60,
-        "budget_tokens": 512,
-        "effective_budget_tokens": 512,
-        "context_tokens": tokens,
-        "prompt_tokens": tokens + 60,
-        "new_tokens": 48,
-        "finish_reason": "length",
-        "answer": f"answer {NASTY}",
-        "abstained": None,
-        "reranker": None,
-        "evidence_recall": 0.5,
-        "evidence_precision": None,
-        "exact_match": None,
-        "token_f1": None,
-        "rouge_set": {"rouge1": rouge, "rouge2": rouge, "rougeL": rouge},
-        "rouge_generated": None,
-        "latency_ms": {"retrieve": 1.0, "search": 9.0},
-        "notes": ["budget cut to 400 tokens by the model's window"],
-    }
-    return plain | changes
-
-
-def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
-    plain = {
-        "schema_version": 3,
-        "question_id": f"q{position}",
-        "fingerprint": "ab",
-        "index_version": "1-abc",
-        "position": position,
-        "language": "en" if position % 2 else "ja",
-        "kind": None,
-        "question": f"question {position} {NASTY}",
-        "answers": ["the reference"],
-        "answerable": None,
-        "error": None,
-        "candidate_recall": 1.0,
-        "candidate_rr_at_10": 0.5,
-        "candidate_ndcg_at_10": 0.75,
-        "num_candidates": 60,
-        "methods": methods,
-    }
-    return plain | changes
 
 
 def methods(shift: float) -> dict[str, Any]:
@@ -90,22 +33,6 @@ def methods(shift: float) -> dict[str, Any]:
 ROWS = [row(i, methods(0.125 * (i % 2))) for i in range(12)]
 ROWS.append(row(12, {}, error={"kind": "RowError", "message": f"no room {NASTY}"}, candidate_recall=None))
 SUMMARY = summarise(ROWS)
-
-
-class Page(HTMLParser):
-    """What a page holds: its tags with attributes, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -183,28 +110,6 @@ def test_without_short_answers_there_is_one_table(changes, html):
     assert "short-answers" not in html  # its answers are short, but none was measured
 
 
-LONG = ["word " * 11]
-ASKED = [
-    row(
-        i,
-        {
-            "naive": result(0.5, 400, abstained=False),
-            "corag": result(0.5, 400, abstained=i in (0, 4)),
-            "no_context": result(0.5, 0, source="none", abstained=True),
-        },
-        answerable=i > 2,
-        answers=[] if i < 3 else LONG,
-    )
-    for i in range(5)
-]
-
-
-def printed(summary):
-    console = Console(width=200, file=io.StringIO(), color_system=None)
-    console.print(summary_table(summary))
-    return console.file.getvalue()  # type: ignore[attr-defined]
-
-
 def test_where_methods_could_abstain_a_small_table_says_how_often_they_did(tmp_path):
     summary = summarise(ASKED)
     _, second, below = markdown_table(summary).split("\n\n")
@@ -251,46 +156,6 @@ def test_without_marked_questions_or_agreed_words_nothing_is_said_of_abstaining(
     summary = summarise(rows)
     assert "bstained" not in markdown_table(summary)
     assert "bstained" not in printed(summary)
-
-
-def fewer(*questions, **more):
-    """The caption's words between the failures and the interval, for a method with these values a question."""
-    rows = [row(i, {"naive": result(0.5, 400, **values)} | more, answers=LONG) for i, values in enumerate(questions)]
-    return re.search(r"no mean\.(.*) ± is half", markdown_table(summarise(rows)))[1]
-
-
-MISSED = {"evidence_recall": None}
-MET = {"rouge_generated": {"rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5}}
-
-
-def test_columns_over_fewer_questions_are_named_with_their_number():
-    assert fewer({}, {}, {}) == ""
-    assert fewer(MISSED, {}, {}) == " Fewer questions enter: evidence recall 2."
-    assert fewer(MISSED, MET, MET) == " Fewer questions enter: ROUGE-L (generated) 2, evidence recall 2."
-
-
-def test_a_column_that_was_not_measured_at_all_shows_dashes_and_is_not_named():
-    assert fewer(MISSED, MISSED) == ""
-
-
-def test_questions_that_failed_make_no_column_fewer():
-    assert "1 failed and enter no mean. ±" in markdown_table(summarise([row(0, {"naive": result(0.5, 400)}), ROWS[-1]]))
-
-
-def test_a_column_whose_methods_differ_is_named_with_the_least_and_the_most():
-    assert fewer(MISSED, {}, {}, corag=result(0.5, 400)) == " Fewer questions enter: evidence recall 2 to 3."
-    unmeasured = result(0.5, 0, source="none", **MISSED)
-    assert fewer(MISSED, {}, {}, floor=unmeasured) == " Fewer questions enter: evidence recall 2."
-    assert fewer({}, {}, floor=unmeasured) == ""
-
-
-def test_the_columns_of_small_tables_are_named_too_and_all_outputs_say_the_same(tmp_path):
-    sentence = "Fewer questions enter: abstained (unanswerable) 3, abstained (answerable) 2."
-    summary = summarise(ASKED)
-    assert f" mean. {sentence} ±" in markdown_table(summary)
-    assert sentence in " ".join(printed(summary).split())
-    write_report(tmp_path / "asked.html", summary, MANIFEST, ASKED)
-    assert sentence in Page((tmp_path / "asked.html").read_text(encoding="utf-8")).text
 
 
 def test_a_bar_in_a_name_breaks_no_markdown_table():
