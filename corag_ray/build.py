@@ -39,7 +39,7 @@ GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
 """Model names of the `local` profile."""
 
 RERANKERS: Mapping[str, str] = {
-    "late_interaction": "corag_ray.models.reranker:LateInteraction",
+    "late_interaction": "corag_ray.models.late_interaction:LateInteraction",
     "pooled_embedding": "corag_ray.models.pooled_embedding:PooledEmbedding",
     "bm25": "corag_ray.models.bm25_combination:BM25Combination",
     "query_likelihood": "corag_ray.models.query_likelihood:QueryLikelihood",

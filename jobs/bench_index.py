@@ -40,8 +40,8 @@ from corag_ray.indexing.build_index import SHARDS, all_shards, missing_shards
 from corag_ray.indexing.chunking import chunk_documents
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.versions import UNFINISHED, next_version
+from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.protocols import Embedder
-from corag_ray.models.reranker import LateInteraction
 from corag_ray.models.torch_setup import SLEEPING_THREADS
 
 T = TypeVar("T")

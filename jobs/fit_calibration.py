@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 
 from corag_ray.batch.index_folder import ensure_index
 from corag_ray.build import EMBEDDERS, GENERATORS, build_embedder, default_index_folder, index_spec, prepare_weights
@@ -33,10 +34,10 @@ from corag_ray.evaluation.evidence import covers
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.models.bm25_combination import BM25Combination
 from corag_ray.models.calibration import CALIBRATIONS, Calibration, read_calibrations
+from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.pooled_embedding import PooledEmbedding
 from corag_ray.models.protocols import Embedder, Reranker
 from corag_ray.models.query_likelihood import QueryLikelihood
-from corag_ray.models.reranker import LateInteraction
 from corag_ray.types import Chunk, Combination, Question
 
 SIZES = (1, 2, 3)
@@ -198,23 +199,8 @@ def judged_fit(fit_on: Sample, judge_on: Sample) -> dict[str, float]:
 
 def platt(raw: Floats, relevant: NDArray[np.bool_]) -> tuple[float, float]:
     """Slope and offset of the logistic regression of `relevant` on `raw`, without a penalty."""
-    try:
-        from sklearn.linear_model import LogisticRegression
-    except ModuleNotFoundError:
-        return _platt_by_scipy(raw, relevant)
     model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10).fit(raw[:, None], relevant)
     return float(model.coef_[0, 0]), float(model.intercept_[0])
-
-
-def _platt_by_scipy(raw: Floats, relevant: NDArray[np.bool_]) -> tuple[float, float]:
-    from scipy.optimize import minimize
-
-    sign = np.where(relevant, 1.0, -1.0)
-    centre, spread = float(raw.mean()), float(raw.std())  # on this scale the search converges in a few steps
-    scaled = (raw - centre) / spread
-    found = minimize(lambda x: np.logaddexp(0, -sign * (x[0] * scaled + x[1])).mean(), (1.0, 0.0), tol=1e-12)
-    slope = float(found.x[0]) / spread
-    return slope, float(found.x[1]) - slope * centre
 
 
 def brier(chances: Floats, relevant: NDArray[np.bool_]) -> float:

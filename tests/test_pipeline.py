@@ -54,8 +54,7 @@ class WordSearch:
         return [self._one(set(query.split()), k) for query in queries]
 
     def _one(self, words, k):
-        texts = self.store.texts(0, len(self.store))
-        hits = [(row, float(len(words & set(text.split())))) for row, text in enumerate(texts)]
+        hits = [(row, float(len(words & set(text.split())))) for row, text in enumerate(self.store.iter_texts())]
         return sorted((hit for hit in hits if hit[1] > 0), key=lambda hit: (-hit[1], hit[0]))[:k]
 
 

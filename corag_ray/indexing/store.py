@@ -77,11 +77,6 @@ class ChunkStore:
             rows.setdefault(self._table.column("doc_id")[row].as_py(), []).append(row)
         return rows
 
-    def texts(self, start: int, stop: int) -> list[str]:
-        """Texts of the rows `start:stop`."""
-        texts: list[str] = self._table.column("text").slice(start, stop - start).to_pylist()
-        return texts
-
     def iter_texts(self) -> Iterator[str]:
         """All texts in row order, with one batch of them in memory at a time."""
         for batch in self._batches:

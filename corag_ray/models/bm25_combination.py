@@ -45,7 +45,6 @@ class BM25Combination:
         self._lexical = lexical
         self._mean_length = mean_length
         self._calibrated = calibration.calibrated if calibration else cut_to_unit
-        self.calibration_version = calibration.version if calibration else None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedTerms:
         """Count the query's terms in each candidate; a term counts as often as the query says it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ class CrossEncoder:
     """The logit of a cross-encoder that reads the query and the combination's texts, joined by blanks, together.
 
     Order matters, and more chunks can lower the score. `raw` is the logit, `calibrated` its sigmoid where no
-    calibration is given. A query with a combination longer than `max_tokens` is cut at the end by FlagEmbedding;
-    `truncated` counts such pairs.
+    calibration is given. A combination that exceeds `max_tokens` together with the query scores NaN: it is not cut, it
+    cannot be valued.
     """
 
     order_sensitive = True
@@ -37,7 +38,7 @@ class CrossEncoder:
 
         Raises:
             MissingModelError: FlagEmbedding is not installed.
-            ConfigError: the folder holds no cross-encoder with one output.
+            ConfigError: the folder holds no cross-encoder with one output, or one that cannot read `max_tokens`.
         """
         compute.apply()
         try:
@@ -47,9 +48,13 @@ class CrossEncoder:
                 "a cross-encoder needs FlagEmbedding: pip install 'corag_ray[rerankers]'."
             ) from error
         try:
-            # One device by name: by default every visible one gets a process of its own.
             self._model = FlagReranker(
-                str(folder), use_fp16=False, devices="cpu", batch_size=PAIRS_A_BATCH, max_length=max_tokens
+                str(folder),
+                use_fp16=False,
+                devices="cpu",  # one by name: by default every visible one gets a process of its own
+                batch_size=PAIRS_A_BATCH,
+                query_max_length=max_tokens,  # by default three quarters of the window, and the rest is dropped
+                max_length=max_tokens,
             )
         except (OSError, ValueError) as error:
             first_line = str(error).partition("\n")[0]
@@ -61,13 +66,17 @@ class CrossEncoder:
                 f"'{name}': the model in {folder} has {self._model.model.config.num_labels} outputs; "
                 "a cross-encoder for reranking has one."
             )
+        positions = _positions(self._model.model)
+        if positions is not None and max_tokens > positions:
+            raise ConfigError(
+                f"'{name}': the model in {folder} reads at most {positions} tokens, "
+                f"so max_tokens cannot be {max_tokens}."
+            )
         self._model.model.to(getattr(torch, compute.dtype))
         self._max_tokens = max_tokens
         self._lock = threading.Lock()  # its tokenizer is not re-entrant
         self.name = name
         self._calibrated = calibration.calibrated if calibration else sigmoid
-        self.calibration_version = calibration.version if calibration else None
-        self.truncated = 0
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedTexts:
         """Texts alone: everything is computed for each combination anew."""
@@ -75,12 +84,33 @@ class CrossEncoder:
 
     def score(self, pairs: Sequence[tuple[PreparedTexts, Combination]]) -> list[Score]:
         """One score a pair, in order."""
-        if not pairs:
-            return []  # FlagEmbedding fails on an empty list
-        texts = [(query, " ".join(chunks[n] for n in combination)) for (query, chunks), combination in pairs]
+        raw = [math.nan] * len(pairs)
+        texts = [[query, " ".join(chunks[n] for n in combination)] for (query, chunks), combination in pairs]
         with self._lock, torch.inference_mode():
-            encoded = self._model.tokenizer([q for q, _ in texts], [t for _, t in texts])["input_ids"]
-            self.truncated += sum(len(ids) > self._max_tokens for ids in encoded)
-            logits = self._model.compute_score([list(pair) for pair in texts])
-        found = [float(logit) for logit in (logits if isinstance(logits, list) else [logits])]
-        return [Score(logit, self._calibrated(logit)) for logit in found]
+            fitting = self._fitting(texts)
+            if fitting:  # FlagEmbedding fails on an empty list
+                for i, logit in zip(fitting, self._logits([texts[i] for i in fitting]), strict=True):
+                    raw[i] = logit
+        return [Score(value, self._calibrated(value)) for value in raw]
+
+    def _fitting(self, texts: Sequence[list[str]]) -> list[int]:
+        """The numbers of the pairs that the window holds whole, special tokens included."""
+        if not texts:
+            return []
+        encoded = self._model.tokenizer([query for query, _ in texts], [text for _, text in texts])["input_ids"]
+        return [i for i, ids in enumerate(encoded) if len(ids) <= self._max_tokens]
+
+    def _logits(self, texts: list[list[str]]) -> list[float]:
+        found = self._model.compute_score(texts)
+        return [float(logit) for logit in (found if isinstance(found, list) else [found])]
+
+
+def _positions(model: torch.nn.Module) -> int | None:
+    """How many tokens a model with learned positions can read; None where positions are computed, without a bound.
+
+    RoBERTa and its kin begin to count after the number of the padding token, 1 as a rule: they read two fewer.
+    """
+    for name, table in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, torch.nn.Embedding):
+            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    return None

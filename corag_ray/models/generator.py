@@ -72,7 +72,7 @@ class ChatTokenizer:
 
 
 class TransformersGenerator:
-    """Greedy decoding of a causal language model; what the prompts of a call share is read once."""
+    """Greedy decoding of a causal language model; what prompts share is read once a portion (`READ_TOKENS`)."""
 
     def __init__(self, folder: Path, tokenizer: ChatTokenizer, compute: Compute) -> None:
         """Load the weights from a transformers folder."""

@@ -26,6 +26,8 @@ MOST_BYTES = 4_000_000
 LONGEST_BACKOFF_S = 30.0
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 REFUSED_PROMPT = frozenset({400, 413, 422})
+KEY_SHOWN = "(the key)"
+"""Stands for the key in errors. Answers stay as they are: local servers' keys are often plain words."""
 
 _log = logging.getLogger(__name__)
 
@@ -111,10 +113,11 @@ class OpenAIGenerator:
             return list(pool.map(lambda prompt: self._one(prompt, max_new_tokens), prompts))
 
     def stream(self, prompt: str, max_new_tokens: int) -> Iterator[str]:
-        """The answer in pieces as the server sends them; not retried once a piece has come.
+        """The answer in pieces as the server sends them; one try alone.
 
         Raises:
-            RowError: the stream broke or was refused.
+            RowError: the prompt was refused, the server is busy or out of reach, or the stream broke.
+            ConfigError: the server refuses the key, or knows no such model or address.
         """
         _check_sendable(prompt)
         body = self._body(prompt, max_new_tokens) | {"stream": True}
@@ -122,14 +125,14 @@ class OpenAIGenerator:
         try:
             with self._client.stream("POST", "chat/completions", json=body) as response:
                 if response.status_code != 200:
-                    self._refuse(response.status_code, self._content(response, deadline))
+                    self._refuse(response.status_code, b"".join(self._parts(response, deadline)))
                 for line in _lines(self._parts(response, deadline)):
                     data = line.removeprefix(b"data:").strip()
                     if not line.startswith(b"data:") or not data:
                         continue
                     if data == b"[DONE]":
                         return
-                    piece = _delta(self._without_key(data))
+                    piece = _delta(data, self._key)
                     if piece:
                         yield piece
         except httpx.HTTPError as error:
@@ -145,7 +148,7 @@ class OpenAIGenerator:
                 _check_sendable(prompt)
                 body = self._body(prompt, max_new_tokens)
                 with self._client.stream("POST", "chat/completions", json=body) as response:
-                    content = self._content(response, deadline)
+                    content = b"".join(self._parts(response, deadline))
                     if response.status_code == 200:
                         return self._counted(prompt, content)
                     if response.status_code not in RETRIED:
@@ -171,7 +174,7 @@ class OpenAIGenerator:
 
     def _counted(self, prompt: str, content: bytes) -> Generation:
         """The answer with the server's token counts, or the tokenizer's where the server sends none."""
-        text, counts, finish = _completion(content)
+        text, counts, finish = _completion(content, self._key)
         if self._tokenizer is None:
             if counts is None:
                 raise RowError("the server's response counts no tokens: use a server that sends `usage`.")
@@ -200,7 +203,7 @@ class OpenAIGenerator:
 
     def _refuse(self, status: int, content: bytes) -> None:
         """Raise what a status means that is not tried again: the prompt's fault, or the configuration's."""
-        said = _message(content)
+        said = _message(content, self._key)
         if status in RETRIED:
             raise RowError(f"the server answered with status {status}{said}: ask again later.")
         if status in REFUSED_PROMPT:
@@ -212,9 +215,6 @@ class OpenAIGenerator:
         }.get(status, "check generation.server.base_url")
         raise ConfigError(f"{self._settings.base_url} answered with status {status}{said}: {advice}.")
 
-    def _content(self, response: httpx.Response, deadline: float) -> bytes:
-        return self._without_key(b"".join(self._parts(response, deadline)))
-
     def _parts(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
         """The body as it comes, bounded in bytes and, for a server that sends drop by drop, in time."""
         size = 0
@@ -225,10 +225,6 @@ class OpenAIGenerator:
             if time.monotonic() > deadline:
                 raise httpx.ReadTimeout(f"no end within {self._settings.total_s} s")
             yield part
-
-    def _without_key(self, content: bytes) -> bytes:
-        """What the server said: some repeat the key, and parts of it go into errors and rows."""
-        return content.replace(self._key.encode(), b"(the key)") if self._key else content
 
 
 def _check_sendable(prompt: str) -> None:
@@ -246,7 +242,7 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _completion(content: bytes) -> tuple[str, tuple[int, int] | None, str]:
+def _completion(content: bytes, key: str) -> tuple[str, tuple[int, int] | None, str]:
     """Text, (prompt tokens, new tokens) where the server counts both, and how the answer ended."""
     try:
         answer = json.loads(content)
@@ -255,7 +251,7 @@ def _completion(content: bytes) -> tuple[str, tuple[int, int] | None, str]:
         if not (isinstance(text, str) and isinstance(usage, dict)):
             raise TypeError("content is no text, or usage no object")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise RowError(f"the server's response is no chat completion: {content[:80]!r}.") from error
+        raise RowError(f"the server's response is no chat completion: {_beginning(content, key)}.") from error
     if ended == "content_filter":
         raise RowError("the server's content filter withheld the answer: ask otherwise.")
     return _whole(text).strip(), _counts(usage), "length" if ended == "length" else "stop"
@@ -274,22 +270,29 @@ def _whole(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _delta(data: bytes) -> str:
+def _delta(data: bytes, key: str) -> str:
+    """The piece of text that an event of a stream holds; empty where it holds none."""
     try:
         choices = json.loads(data)["choices"]
         return _whole(str(choices[0]["delta"].get("content") or "")) if choices else ""
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise RowError(f"the stream holds what is no part of a chat completion: {data[:80]!r}.") from error
+        raise RowError(f"the stream holds what is no part of a chat completion: {_beginning(data, key)}.") from error
 
 
-def _message(content: bytes) -> str:
-    """The server's own words, shortened, where it sent any."""
+def _beginning(content: bytes, key: str) -> str:
+    """Of what cannot be read, the first bytes, for an error: without the key, which some servers repeat."""
+    return repr((content.replace(key.encode(), KEY_SHOWN.encode()) if key else content)[:80])
+
+
+def _message(content: bytes, key: str) -> str:
+    """The server's own words, shortened and without the key, where it sent any."""
     try:
         error = json.loads(content)["error"]
-        said = error["message"] if isinstance(error, dict) else error
+        said = str(error["message"] if isinstance(error, dict) else error)
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
-    return f" and said {' '.join(str(said).split())[:200]!r}"
+    shown = said.replace(key, KEY_SHOWN) if key else said
+    return f" and said {' '.join(shown.split())[:200]!r}"
 
 
 def _retry_after(value: str | None) -> float:

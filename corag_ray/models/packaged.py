@@ -54,7 +54,7 @@ class PackagedModel:
         """The unpacked checkpoint: made once under a temporary name and renamed, so that no process sees half of it.
 
         Raises:
-            MissingModelError: the package is not installed.
+            MissingModelError: the package is not installed, or the cache folder cannot be written.
         """
         if self.revision is None:
             raise MissingModelError(f"the weights package '{self.package}' is not installed: run `{INSTALL_COMMAND}`.")

@@ -48,13 +48,11 @@ class Reranker(Protocol, Generic[Prepared]):
     """Values ordered combinations of candidates for a query; keeps no state between calls.
 
     `order_sensitive`: the order of a combination can change its score. `monotone`: adding a candidate never lowers it.
-    `calibration_version` is that of the fitted curve behind `Score.calibrated`; None: the class's own mapping.
     """
 
     name: str
     order_sensitive: bool
     monotone: bool
-    calibration_version: int | None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> Prepared:
         """What is computed once a query: small and picklable. `rows` are the candidates' rows in the chunk store."""

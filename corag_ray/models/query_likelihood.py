@@ -52,7 +52,6 @@ class QueryLikelihood:
         """
         self._min_shared = min_shared
         self._calibrated = calibration.calibrated if calibration else math.exp
-        self.calibration_version = calibration.version if calibration else None
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._model = load_causal_model(folder, compute)
         self._window = int(self._model.config.max_position_embeddings)

@@ -65,7 +65,7 @@ def test_an_index_built_in_two_goes_is_the_same_to_the_byte(tmp_path, finished):
     version, store = start(tmp_path)
     embed_shard(version, store, all_shards(version)[2], SPEC, embedder)
     assert build(tmp_path, DOCUMENTS, embedder=embedder).embedded == 512  # the third shard's 118 were there
-    assert sorted(embedder.embedded) == sorted(store.texts(0, len(store)))  # every chunk once
+    assert sorted(embedder.embedded) == sorted(store.iter_texts())  # every chunk once
     assert contents(tmp_path) == contents(finished)
 
 
@@ -144,7 +144,7 @@ def test_every_first_stage_finds_a_chunk_by_its_own_text(finished, kind):
 
 def test_dense_vectors_are_those_of_the_chunks_in_row_order(finished):
     index = open_index(finished, SPEC, Hashes(), "dense")
-    vectors = Hashes().embed(index.store.texts(0, 630))
+    vectors = Hashes().embed(list(index.store.iter_texts()))
     query = Hashes().embed(["w3 w700"])[0]
     found = index.first_stage.search(["w3 w700"], 630)[0]
     assert sorted(row for row, _ in found) == list(range(630))

@@ -41,18 +41,12 @@ def test_take_keeps_the_order_and_the_repetitions_asked_for(many):
     assert store.take([]) == []
 
 
-def test_texts_are_a_slice_across_batches(many):
-    chunks, store = many
-    assert store.texts(4090, 4100) == [c.text for c in chunks[4090:4100]]
-    assert store.texts(3, 3) == []
-
-
 def test_opening_maps_the_file_instead_of_reading_it(tmp_path):
     write_chunks(tmp_path / "chunks.arrow", [chunk(n, "x" * 10_000) for n in range(500)])
     before = pa.total_allocated_bytes()
     store = ChunkStore.open(tmp_path / "chunks.arrow")
     assert pa.total_allocated_bytes() - before < 100_000  # of five million
-    assert len(store.texts(0, 500)) == 500
+    assert len(list(store.iter_texts())) == 500
 
 
 @pytest.mark.parametrize("doc_id", ["d5", "other"])

@@ -34,15 +34,23 @@ def scores(reranker, combinations, query=QUERY):
     return reranker.score([(prepared, combination) for combination in combinations])
 
 
-def test_a_score_is_the_models_own_logit_of_the_joined_texts(reranker, folder):
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+def tokens_of(folder, query, text):
+    """By transformers alone: the tokens that a model reads of a whole pair."""
+    return AutoTokenizer.from_pretrained(folder)(query, text, return_tensors="pt")
+
+
+def logit_of(folder, query, text):
+    """By transformers alone: the logit of a whole pair."""
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    inputs = tokens_of(folder, query, text)
+    inputs.pop("token_type_ids") if model.config.type_vocab_size == 1 and "token_type_ids" in inputs else None
+    with torch.inference_mode():
+        return float(model(**inputs).logits[0, 0])
+
+
+def test_a_score_is_the_models_own_logit_of_the_joined_texts(reranker, folder):
     for combination, score in zip(COMBINATIONS, scores(reranker, COMBINATIONS), strict=True):
-        joined = " ".join(TEXTS[n] for n in combination)
-        inputs = tokenizer(QUERY, joined, truncation="only_second", max_length=128, return_tensors="pt")
-        inputs.pop("token_type_ids") if model.config.type_vocab_size == 1 and "token_type_ids" in inputs else None
-        with torch.inference_mode():
-            logit = float(model(**inputs).logits[0, 0])
+        logit = logit_of(folder, QUERY, " ".join(TEXTS[n] for n in combination))
         assert score.raw == pytest.approx(logit, abs=1e-5)
         assert score.calibrated == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-6)
 
@@ -63,10 +71,36 @@ def test_one_pair_none_and_an_empty_combination(reranker):
     assert 0 < empty.calibrated < 1
 
 
-def test_pairs_that_do_not_fit_the_window_are_counted(reranker):
-    before = reranker.truncated
-    scores(reranker, [(0,), (0, 1, 2, 3, 0)])
-    assert reranker.truncated == before + 1
+def test_a_pair_longer_than_the_window_has_no_score_and_spoils_no_other(folder):
+    joined = f"{TEXTS[0]} {TEXTS[1]}"
+    tokens = tokens_of(folder, QUERY, joined)["input_ids"].shape[1]
+    whole = scores(CrossEncoder(folder, "tiny", tokens, Compute(threads=1)), [(0,), (0, 1)])
+    first, beyond = scores(CrossEncoder(folder, "tiny", tokens - 1, Compute(threads=1)), [(0,), (0, 1)])
+    assert whole[1].raw == pytest.approx(logit_of(folder, QUERY, joined), abs=1e-5)
+    assert first.raw == pytest.approx(whole[0].raw, abs=1e-5)
+    assert (math.isnan(beyond.raw), math.isnan(beyond.calibrated)) == (True, True)
+
+
+def test_a_question_may_fill_the_window_and_beyond_it_has_no_score(reranker, folder):
+    pieces = len(AutoTokenizer.from_pretrained(folder).tokenize("tower"))
+    long, longer = (" ".join(["tower"] * (wanted // pieces)) for wanted in (110, 140))
+    chunk = Chunk(0, "d", 0, 0, 4, "tall", 1)
+    assert 106 < tokens_of(folder, long, chunk.text)["input_ids"].shape[1] <= 128  # three quarters are 96
+    pairs = [(reranker.prepare(query, [chunk], [0]), (0,)) for query in (long, longer)]
+    scored, unscored = reranker.score(pairs)
+    assert scored.raw == pytest.approx(logit_of(folder, long, chunk.text), abs=1e-5)
+    assert math.isnan(unscored.raw)
+
+
+def test_a_window_beyond_the_models_positions_is_refused_and_all_of_them_can_be_read(reranker, folder):
+    # BERT has 128 positions; XLM-R has 130 and leaves the first two, up to its padding token's number, to padding.
+    with pytest.raises(ConfigError, match=r"^'mine': .* reads at most 128 tokens, so max_tokens cannot be 129\.$"):
+        CrossEncoder(folder, "mine", 129, Compute(threads=1))
+    special = tokens_of(folder, "a", "a")["input_ids"].shape[1] - 2
+    query, chunk = " ".join("a" * (127 - special)), Chunk(0, "d", 0, 0, 1, "a", 1)
+    assert tokens_of(folder, query, "a")["input_ids"].shape[1] == 128
+    [score] = reranker.score([(reranker.prepare(query, [chunk], [0]), (0,))])
+    assert score.raw == pytest.approx(logit_of(folder, query, "a"), abs=1e-5)
 
 
 def test_threads_at_once_get_the_scores_of_one(reranker):

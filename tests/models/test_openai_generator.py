@@ -194,13 +194,34 @@ def test_a_key_that_no_header_holds_is_refused_without_saying_it(monkeypatch, ke
     assert "sk-" not in str(raised.value)
 
 
-def test_a_key_that_the_server_repeats_is_in_no_answer_and_no_error(monkeypatch):
-    monkeypatch.setenv("MY_KEY", "sk-very-secret")
-    said = ["sk-very-secret is no JSON", completion("I saw sk-very-secret")]
+@pytest.mark.parametrize("key", ["sk-very-secret", "EMPTY", "token", "x"])
+def test_a_key_that_the_server_repeats_is_in_no_error_and_no_answer_is_changed_for_it(monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", key)
+    said = [f"{key} is no JSON", completion(f"The box was {key}")]
     with serving(lambda body, number: (200, {}, said[int(prompt_of(body))], 0.0)) as (url, _):
         error, answer = client(url, key_variable="MY_KEY").generate(["0", "1"], 1)
     assert "b'(the key) is no JSON'" in str(error)
-    assert answer.text == "I saw (the key)"
+    assert answer == Generation(f"The box was {key}", 7, 3, "stop")
+
+
+@pytest.mark.parametrize("key", ["sk-very-secret", "EMPTY", "delta"])
+def test_a_stream_that_repeats_the_key_keeps_it_in_the_text_and_out_of_its_error(monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", key)
+    text = stream_of(f"an {key} box", end=f"data: {key}\n\n")
+    with serving(lambda body, number: (200, {}, text, 0.0)) as (url, _):
+        pieces = client(url, key_variable="MY_KEY").stream("p", 5)
+        assert next(pieces) == f"an {key} box"
+        with pytest.raises(RowError, match=r"no part of a chat completion: b'\(the key\)'\.$"):
+            next(pieces)
+
+
+@pytest.mark.parametrize("key", ["error", "a/b", 'say "sk"'])
+def test_a_refusal_is_read_before_the_key_is_taken_out_of_it(monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", key)
+    refusal = json.dumps({"error": {"message": f"{key} refused"}}).replace("/", r"\/")  # both are the same JSON
+    with serving(lambda body, number: (400, {}, refusal, 0.0)) as (url, _):
+        [error] = client(url, key_variable="MY_KEY").generate(["p"], 1)
+    assert str(error) == "the server refused the prompt (status 400) and said '(the key) refused'."
 
 
 def test_nobody_at_the_address_stops_the_run_with_advice():
@@ -311,6 +332,12 @@ def test_a_stream_that_breaks_or_is_refused_says_so():
         pytest.raises(RowError, match="status 429: ask again later"),
     ):
         list(client(url).stream("p", 5))
+    with (
+        serving(lambda body, number: (401, {}, "", 0.0)) as (url, requests),
+        pytest.raises(ConfigError, match="status 401: set the key"),
+    ):
+        list(client(url).stream("p", 5))
+    assert len(requests) == 1
 
 
 def test_a_stream_without_line_ends_is_cut_off(monkeypatch):

@@ -10,11 +10,11 @@ from models import tiny_models
 from corag_ray.models.bm25_combination import BM25Combination
 from corag_ray.models.calibration import Calibration
 from corag_ray.models.cross_encoder import CrossEncoder
+from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.lexical import LexicalIndex
 from corag_ray.models.packaged import SMOLLM2
 from corag_ray.models.pooled_embedding import PooledEmbedding
 from corag_ray.models.query_likelihood import QueryLikelihood
-from corag_ray.models.reranker import LateInteraction
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk
 
@@ -118,12 +118,9 @@ def test_a_chunk_more_lowers_a_score_where_declared_and_never_elsewhere(
 
 
 @traits
-def test_a_calibration_changes_the_calibrated_value_alone_and_tells_its_version(
-    make, order_sensitive, monotone, corpora, folder
-):
-    plain, scores = growing(make, folder, 2)
-    curved, same = growing(make, folder, 2, CURVE)
-    assert (plain.calibration_version, curved.calibration_version) == (None, 7)
+def test_a_calibration_changes_the_calibrated_value_alone(make, order_sensitive, monotone, corpora, folder):
+    _, scores = growing(make, folder, 2)
+    _, same = growing(make, folder, 2, CURVE)
     for (one, _), (other, _) in zip(scores, same, strict=True):
         for a, b in zip(one, other, strict=True):
             assert a.raw == b.raw

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag_ray.models.reranker import LateInteraction
+from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.types import Chunk, Score
 
 

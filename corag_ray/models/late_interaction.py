@@ -32,7 +32,6 @@ class LateInteraction:
         self._embedder = embedder
         self._stored = stored
         self._calibrated = calibration.calibrated if calibration else cut_to_unit
-        self.calibration_version = calibration.version if calibration else None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> FloatArray:
         """The maxima, [candidates, query pieces], float32."""
