@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from corag_ray import pipeline
-from corag_ray.config import Config, Method
+from corag_ray.config import Config, Method, PlainStrategy, PolicyTreeStrategy
 from corag_ray.core.beam import BeamSearch
 from corag_ray.core.exhaustive import ExhaustiveParams, ExhaustiveSearch, check_number
 from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PolicyTreeSearch
-from corag_ray.core.random_fill import RandomFill
+from corag_ray.core.random_fill import RandomFill, RandomParams
 from corag_ray.core.strategy import Strategy
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, unknown_name
@@ -143,12 +143,23 @@ def build_selector(
         rerankers={name: _build_reranker(config, name, embedder, index) for name in sorted(_rerankers_of(config))},
         tokenizer=build_tokenizer(config),
         prompt=PROMPTS[config.generation.prompt],
-        methods={name: _method(method) for name, method in config.methods.items()},
+        methods={name: build_method(method, config.seed) for name, method in config.methods.items()},
         num_candidates=config.retrieval.num_candidates,
         budget_tokens=config.budget_tokens,
         max_new_tokens=config.generation.max_new_tokens,
         keep_searches=keep_searches,
     )
+
+
+def build_method(method: Method, seed: int) -> pipeline.Method:
+    """A method of the pipeline, with its strategy's class and parameters; `seed` is the run's."""
+    strategy = method.strategy
+    if strategy is None:
+        return pipeline.Method(method.source)
+    params = _params(strategy, seed)
+    make = functools.partial(STRATEGIES[strategy.kind], params=params)
+    needs_similarity = getattr(params, "needs_similarity", False)
+    return pipeline.Method(method.source, make, method.reranker, method.order, needs_similarity)
 
 
 def index_spec(config: Config, dataset: Dataset) -> IndexSpec:
@@ -188,7 +199,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
     """
     parts = [
         settle(config).numbers,
-        [method.strategy and dataclasses.asdict(method.strategy.params) for method in config.methods.values()],
+        [m.strategy and dataclasses.asdict(_params(m.strategy, config.seed)) for m in config.methods.values()],
         PROMPTS[config.generation.prompt]("question", ["passage"], "en"),
         dataset.fingerprint,
         dataset.questions_fingerprint,
@@ -253,18 +264,15 @@ def describe(config: Config, name: str) -> dict[str, str]:
     told = {"method": name, "budget": f"{config.budget_tokens} tokens", "retrieval": config.retrieval.kind}
     if method.strategy is None:
         return told | {"source": method.source}
-    params = {field: str(value) for field, value in dataclasses.asdict(method.strategy.params).items()}
+    params = {field: str(value) for field, value in dataclasses.asdict(_params(method.strategy, config.seed)).items()}
     return told | {"reranker": method.reranker, "strategy": method.strategy.kind, "order": method.order} | params
 
 
-def _method(method: Method) -> pipeline.Method:
-    strategy = method.strategy
-    if strategy is None:
-        return pipeline.Method(method.source)
-    search = STRATEGIES[strategy.kind]
-    make = functools.partial(search, params=strategy.params)
-    needs_similarity = getattr(strategy.params, "needs_similarity", False)
-    return pipeline.Method(method.source, make, method.reranker, method.order, needs_similarity)
+def _params(strategy: PlainStrategy | PolicyTreeStrategy, seed: int) -> Any:
+    """A strategy's parameters; one that draws does so by the run's seed where the configuration gives it none."""
+    if isinstance(strategy.params, RandomParams) and "seed" not in strategy.changes:
+        return dataclasses.replace(strategy.params, seed=seed)
+    return strategy.params
 
 
 def _cross_encoders_of(config: Config) -> list[str]:

@@ -46,6 +46,8 @@ class PlainStrategy(Section):
     @model_validator(mode="after")
     def _known(self) -> PlainStrategy:
         _ = self.params
+        if self.kind == "greedy" and "width" in self.changes:
+            raise ConfigError("search parameter 'width': greedy is the beam of width 1; take kind beam for another.")
         return self
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from corag_ray.indexing.chunking import COST_NUMBER
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.models.protocols import FirstStage, FloatArray, Generator, PromptTokenizer, Reranker
 from corag_ray.prompts import Prompt, numbered_passage
-from corag_ray.scoring import ScoringContext, score_pairs
+from corag_ray.scoring import SCORE_DECIMALS, ScoringContext, score_pairs, shared_ms
 from corag_ray.types import Chunk, Generation, Question
 
 SEARCHES_IN_FLIGHT = 64
@@ -46,9 +47,11 @@ class Method:
 class Choice:
     """What one method chose for one question, and the prompt made of it.
 
-    `effective_budget_tokens` is the budget, or what the model's window leaves for context if that is less;
-    `context_tokens` is recounted from the encoded prompt. `latency_ms` is by stage; what questions share is divided
-    among them, so that sums over a run are the run's time.
+    `score` is the strategy's; None where the method's `order` is not `chosen` and its reranker sees order: what stands
+    in the prompt was then never scored. `effective_budget_tokens` is the budget, or what the model's window leaves for
+    context if that is less; `context_tokens` is recounted from the encoded prompt. `latency_ms` is by stage; what
+    questions share is divided among them, so that sums over a run are the run's time. `search` holds the cosines that
+    the strategy reads, its construction, its pairs' share of its reranker's time and of the rounds', and its answer.
     """
 
     source: Source
@@ -192,13 +195,12 @@ class Selector:
         """One search a method over retrieved candidates; each reranker prepares the query once, for all its methods."""
         documents: dict[str, int] = {}
         rows = [row for row, _ in hits]
-        similar = any(method.needs_similarity for method in self._methods.values())
+        similarity, similarity_ms = self._similarity(rows)
         candidates = Candidates(
             costs=tuple(chunk.cost + self._extra_cost for chunk in choices.candidates),
             priors=tuple(score for _, score in hits),
             documents=tuple(documents.setdefault(chunk.doc_id, len(documents)) for chunk in choices.candidates),
             positions=tuple(chunk.position for chunk in choices.candidates),
-            similarity=_cosines(self._vectors(rows)) if similar else (),
         )
         searches: list[_Search] = []
         prepared: dict[str, tuple[Any, float]] = {}
@@ -214,31 +216,54 @@ class Selector:
             choice = choices.methods[name]
             choice.latency_ms["prepare"] = milliseconds
             seen = replace(candidates, order_matters=reranker.order_sensitive)
+            if method.needs_similarity:
+                seen = replace(seen, similarity=similarity)
+            started = time.perf_counter()
             strategy = method.new_strategy(seen, choice.effective_budget_tokens)
+            choice.latency_ms["search"] = _ms_since(started) + (similarity_ms if method.needs_similarity else 0.0)
             scored = ScoringContext(method.reranker, value, strategy.reading)
             searches.append(_Search(choice, choices.candidates, seen, method.order, strategy, scored))
         return searches
 
+    def _similarity(self, rows: Sequence[int]) -> tuple[tuple[tuple[float, ...], ...], float]:
+        """The candidates' cosines, rounded as scores are, and the milliseconds taken; `()` if no method reads them."""
+        if not rows or not any(method.needs_similarity for method in self._methods.values()):
+            return (), 0.0
+        from corag_ray.models.cosines import similarity  # it imports torch, which nothing else here needs
+
+        started = time.perf_counter()
+        return similarity(self._vectors(rows), SCORE_DECIMALS), _ms_since(started)
+
     def _search(self, searches: Sequence[_Search]) -> None:
-        """Run all searches in lockstep and store what they chose; the time is shared out by pairs."""
+        """Run all searches in lockstep and store what they chose and the time it took them."""
         scored = [search.scored for search in searches]
+        reranker_ms: defaultdict[str, float] = defaultdict(float)
         started = time.perf_counter()
         pairs = drive_lockstep(
             [search.strategy for search in searches],
-            lambda asked: score_pairs(self._rerankers, scored, asked),
+            lambda asked: score_pairs(self._rerankers, scored, asked, reranker_ms),
             in_flight=SEARCHES_IN_FLIGHT,
         )
-        per_pair = _ms_since(started) / max(1, sum(pairs))
-        for search, asked in zip(searches, pairs, strict=True):
-            choice = search.choice
-            choice.search = search.strategy if self._keep_searches else None
-            choice.pairs, choice.latency_ms["search"] = asked, asked * per_pair
-            if (best := search.strategy.best()) is not None:
-                combination, choice.score = best
-                choice.selection = [search.chunks[i] for i in in_order(search.order, combination, search.candidates)]
-            if not choice.selection:
-                costs = [chunk.cost + self._extra_cost for chunk in search.chunks]
-                choice.notes.append(_why_nothing(costs, choice.effective_budget_tokens))
+        shares = shared_ms(scored, pairs, reranker_ms, _ms_since(started))
+        for search, asked, share in zip(searches, pairs, shares, strict=True):
+            search.choice.pairs = asked
+            search.choice.latency_ms["search"] += share
+            search.choice.search = search.strategy if self._keep_searches else None
+            self._choose(search)
+
+    def _choose(self, search: _Search) -> None:
+        """Store the finished search's answer, in the method's order, and add the time it took to find."""
+        choice = search.choice
+        started = time.perf_counter()
+        best = search.strategy.best()
+        choice.latency_ms["search"] += _ms_since(started)
+        if best is not None:
+            combination, score = best
+            choice.selection = [search.chunks[i] for i in in_order(search.order, combination, search.candidates)]
+            choice.score = score if search.order == "chosen" or not search.candidates.order_matters else None
+        if not choice.selection:
+            costs = [chunk.cost + self._extra_cost for chunk in search.chunks]
+            choice.notes.append(_why_nothing(costs, choice.effective_budget_tokens))
 
     def _render(self, choices: Choices) -> None:
         """Fill in gold passages, make every method's prompt and count its tokens."""
@@ -309,10 +334,6 @@ class Answerer:
             {name: written[m.prompt] for name, m in choices.methods.items()} if choices.error is None else {}
             for choices in batch
         ]
-
-
-def _cosines(vectors: FloatArray) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in (vectors @ vectors.T).tolist())
 
 
 def _why_nothing(costs: Sequence[int], budget_tokens: int) -> str:

@@ -10,6 +10,8 @@ from corag_ray import build
 from corag_ray.build import STRATEGIES, compute, index_spec, prepare_weights, run_fingerprint, settle
 from corag_ray.config import DEFAULT_PARAMS, Config, PlainStrategy, PolicyTreeStrategy, load_config
 from corag_ray.core.policy_tree import PRESETS
+from corag_ray.core.random_fill import RandomFill, RandomParams
+from corag_ray.core.strategy import Candidates
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
@@ -203,6 +205,11 @@ def test_a_key_may_stand_in_two_mappings_and_replace_one_that_was_merged_in(tmp_
         ("chunking: {size_tokens: 0}", "chunking.size_tokens must be at least 1, not 0"),
         ("methods: {m: {}}", "needs a strategy"),
         ("methods: {m: {source: gold, strategy: {kind: ranked}}}", "take none"),
+        (
+            "methods: {m: {strategy: {kind: greedy, changes: {width: 4}}}}",
+            "search parameter 'width': greedy is the beam of width 1; take kind beam for another.",
+        ),
+        ("methods: {m: {strategy: {kind: coverage, changes: {reading: raw}}}}", "FILE: reading must be calibrated"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
@@ -255,6 +262,17 @@ def test_changes_apply_to_the_preset_and_leave_the_rest_of_it():
     expected = dataclasses.replace(PRESETS["carrot"], iterations=3, reading="calibrated")
     assert config.methods["m"].strategy.params == expected
     assert PRESETS["carrot"].iterations == 10
+
+
+def test_a_random_strategy_draws_by_the_runs_seed_unless_it_has_one_of_its_own():
+    places = Candidates((1,) * 10, (0.0,) * 10, (0,) * 10, tuple(range(10)))
+    strategies = {"runs": {"kind": "random"}, "own": {"kind": "random", "changes": {"seed": 3}}}
+    for seed in (0, 7):
+        config = Config(seed=seed, methods={name: {"strategy": strategy} for name, strategy in strategies.items()})
+        for name, expected in (("runs", seed), ("own", 3)):
+            drawn = build.build_method(config.methods[name], seed).new_strategy(places, 5).ask(1)
+            assert drawn == RandomFill(places, 5, RandomParams(seed=expected)).ask(1)
+            assert build.describe(config, name)["seed"] == str(expected)
 
 
 @pytest.mark.parametrize(

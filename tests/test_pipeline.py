@@ -500,6 +500,36 @@ class Slow:
         return getattr(self._inner, name)
 
 
+class Clock:
+    """Stands still but for the calls that are said to take time."""
+
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+    def takes(self, milliseconds, call):
+        def timed(*arguments):
+            self.now_s += milliseconds / 1000
+            return call(*arguments)
+
+        return timed
+
+    def overlap(self, milliseconds):
+        """The reranker, whose every call takes as long."""
+        reranker = Overlap()
+        reranker.score = self.takes(milliseconds, reranker.score)
+        return reranker
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The only clock there is."""
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
 def test_each_method_has_the_stages_it_went_through(store):
     plans = selector_over(store).select([Question("1", "a b")])
     searched, nothing = {"retrieve", "prepare", "search"}, set()
@@ -523,16 +553,39 @@ def test_what_questions_share_is_divided_so_that_the_sum_is_the_time_taken(store
     assert 30 <= sum(shares) <= elapsed
 
 
-def test_search_time_is_shared_out_by_pairs_and_adds_up(store):
+def test_search_time_is_shared_out_by_pairs_and_adds_up(store, clock):
     asked = [Question("1", "a b"), Question("2", "c"), Question("3", "unheard of")]
-    started = time.perf_counter()
-    plans = selector_over(store, rerankers={"overlap": Slow(Overlap(), "score", 0.01)}).select(asked)
-    elapsed = (time.perf_counter() - started) * 1000
+    reranker = clock.overlap(10)
+    plans = selector_over(store, rerankers={"overlap": reranker}).select(asked)
     searched = [plan.methods[name] for plan in plans for name in ("ranked", "tree")]
     pairs, times = [m.pairs for m in searched], [m.latency_ms["search"] for m in searched]
-    assert 10 <= sum(times) <= elapsed
+    assert sum(times) == pytest.approx(10 * reranker.calls)
     assert times == pytest.approx([sum(times) * n / sum(pairs) for n in pairs])
     assert times[-1] == 0.0
+
+
+def test_a_rerankers_time_is_borne_by_the_searches_that_ask_it_alone(three, clock):
+    # One round: each method asks for the three singles, which two of them share, so each reranker is called once.
+    methods = {name: dataclasses.replace(RANKED, reranker=name[:4]) for name in ("fast", "slow", "slow too")}
+    rerankers = {"fast": clock.overlap(0.03), "slow": clock.overlap(30)}
+    [plan] = selector_over(three, methods=methods, rerankers=rerankers).select([Question("q", "a b")])
+    assert [method.pairs for method in plan.methods.values()] == [3, 3, 3]
+    assert [method.latency_ms["search"] for method in plan.methods.values()] == pytest.approx([0.03, 15, 15])
+
+
+def test_a_strategys_construction_its_cosines_and_its_answer_count_to_its_search_alone(three, clock):
+    def make(candidates, budget_tokens):
+        search = SinglesFill(candidates, budget_tokens, RankedParams())
+        search.best = clock.takes(7, search.best)
+        return search
+
+    own = Method("retrieval", clock.takes(5, make), "overlap", needs_similarity=True)
+    vectors = clock.takes(11, lambda rows: np.eye(3, dtype=np.float32)[rows])
+    [plan] = selector_over(three, methods={"ranked": RANKED, "own": own}, vectors=vectors).select(
+        [Question("q", "a b")]
+    )
+    assert plan.methods["own"].latency_ms["search"] == pytest.approx(11 + 5 + 7)
+    assert plan.methods["ranked"].latency_ms["search"] == 0.0
 
 
 def test_generation_time_goes_to_prompts_by_their_tokens_and_adds_up(store):
@@ -578,23 +631,44 @@ def test_the_answers_order_is_a_step_after_the_search(store):
     assert chosen != by_rank
 
 
-def test_similarity_is_computed_for_strategies_that_need_it_and_only_for_them(three):
+@pytest.mark.parametrize("order", ["chosen", "rank"])
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_a_score_is_stored_only_where_it_is_that_of_the_selection(three, order, sensitive):
+    reranker = Overlap()
+    reranker.order_sensitive = sensitive
+    methods = {"m": dataclasses.replace(RANKED, order=order)}
+    [plan] = selector_over(three, methods=methods, rerankers={"overlap": reranker}).select([Question("q", "a b")])
+    assert plan.methods["m"].selection
+    assert plan.methods["m"].score == (None if sensitive and order == "rank" else 0.99)  # as in the worked example
+
+
+def seen_by(store, needs, question="a b c"):
+    """The candidates as methods see them that need similarities or not, and how often vectors were fetched."""
     calls, seen = [], []
+    # The first is as near to the others as .12349 and .12351.
+    matrix = np.array([(1, 0, 0), (0.12349, 0.99235, 0), (0.12351, 0, 0.99234)], dtype=np.float32)
 
     def vectors(rows):
         calls.append(list(rows))
-        return np.eye(3, dtype=np.float32)[list(rows)]
+        return matrix[: len(rows)]
 
     def watch(candidates, budget_tokens):
         seen.append(candidates)
         return SinglesFill(candidates, budget_tokens, RankedParams())
 
-    for needs in (False, True):
-        method = Method("retrieval", watch, "overlap", needs_similarity=needs)
-        selector_over(three, methods={"m": method}, vectors=vectors).select([Question("q", "a b c")])
-    assert [candidates.similarity for candidates in seen] == [(), ((1, 0, 0), (0, 1, 0), (0, 0, 1))]
-    assert len(calls) == 1
-    assert [candidates.order_matters for candidates in seen] == [Overlap.order_sensitive] * 2
+    methods = {str(n): Method("retrieval", watch, "overlap", needs_similarity=need) for n, need in enumerate(needs)}
+    selector_over(store, methods=methods, vectors=vectors).select([Question("q", question)])
+    return seen, len(calls)
+
+
+def test_similarity_is_rounded_computed_once_and_given_to_strategies_that_need_it_and_only_to_them(three):
+    seen, fetched = seen_by(three, [True, False, True])
+    cosines = ((1.0, 0.123, 0.124), (0.123, 1.0, 0.015), (0.124, 0.015, 1.0))
+    assert [candidates.similarity for candidates in seen] == [cosines, (), cosines]
+    assert fetched == 1
+    assert [candidates.order_matters for candidates in seen] == [Overlap.order_sensitive] * 3
+    assert seen_by(three, [False])[1] == 0
+    assert seen_by(three, [True], "unheard of")[1] == 0  # no candidate, no vector
 
 
 def test_a_prompt_that_cannot_be_answered_fails_its_question_alone(three):

@@ -2,11 +2,13 @@
 
 import math
 import random
+import time
+from collections import defaultdict
 
 import pytest
 
 from corag_ray.errors import ProtocolError
-from corag_ray.scoring import ScoringContext, score_pairs
+from corag_ray.scoring import ScoringContext, score_pairs, shared_ms
 from corag_ray.types import Score
 
 
@@ -105,3 +107,26 @@ def test_random_mixtures_equal_scoring_each_pair_alone():
         pairs = [(chance.randrange(5), tuple(chance.sample(range(4), chance.randint(1, 3)))) for _ in range(30)]
         together = score_pairs(models, searches, pairs)
         assert together == [score_pairs(models, searches, [pair])[0] for pair in pairs]
+
+
+def test_what_each_rerankers_calls_took_is_added_up(monkeypatch):
+    class Ticking(Recorder):
+        def score(self, pairs):
+            nonlocal now_s
+            now_s += 0.25 * len(pairs)
+            return super().score(pairs)
+
+    now_s, took_ms = 0.0, defaultdict(float)
+    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
+    searches = [ScoringContext("a", [0], "raw"), ScoringContext("b", [0], "raw")]
+    models = {"a": Ticking(summed), "b": Ticking(summed)}
+    score_pairs(models, searches, [(0, (0,)), (0, (1,)), (1, (0,))], took_ms)
+    score_pairs(models, searches, [(1, (1,))], took_ms)
+    assert took_ms == {"a": 500.0, "b": 500.0}
+
+
+def test_time_is_shared_by_the_pairs_of_each_reranker_and_the_rest_by_all_pairs():
+    searches = [ScoringContext(name, "q", "raw") for name in "aabc"]
+    # a's 12 ms over 3 + 1 pairs are 3 a pair, b's 20 over 4 are 5; the rest, 40 - 32 over all 8, is 1 a pair.
+    assert shared_ms(searches, [3, 1, 4, 0], {"a": 12.0, "b": 20.0}, 40.0) == [12.0, 4.0, 24.0, 0.0]
+    assert shared_ms([], [], {}, 1.0) == []

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 
 from corag_ray.core.incumbent import Incumbent
 from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
-from corag_ray.errors import ConfigError, ProtocolError, unknown_name
+from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.types import Combination
 
 OnNoGain = Literal["stop", "continue"]
@@ -58,8 +58,6 @@ class BeamSearch:
 
     def ask(self, limit: int) -> list[Combination]:
         """The combinations of the round that are not told yet; when all are, those of the next round."""
-        if limit < 1:
-            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
         if self._round and len(self._scores) == len(self._round):
             self._next_round()
         self._asked = self._round[len(self._scores) :][:limit]

@@ -64,7 +64,7 @@ class SimilarityPenaltyParams:
         """Refuse a penalty that is no finite number from 0 on, and unknown names."""
         if not (math.isfinite(self.penalty) and self.penalty >= 0):
             raise ConfigError(f"penalty must be a finite number of at least 0, not {self.penalty}.")
-        check_reading(self.reading)
+        _check_calibrated(self.reading)
 
     def fill(self, ranked: Ranked, candidates: Candidates, budget_tokens: int) -> list[int]:
         """See `Filling`."""
@@ -99,7 +99,7 @@ class CoverageParams:
         """Refuse a power outside 0..10, above which a cost's power would leave the range of numbers; unknown names."""
         if not 0 <= self.cost_power <= 10:
             raise ConfigError(f"cost_power must lie in 0..10, not {self.cost_power}.")
-        check_reading(self.reading)
+        _check_calibrated(self.reading)
 
     def fill(self, ranked: Ranked, candidates: Candidates, budget_tokens: int) -> list[int]:
         """See `Filling`."""
@@ -122,6 +122,13 @@ class CoverageParams:
         together = sum(weight * covered[number] for number, weight in relevance.items())
         best = max(alone, key=lambda number: alone[number], default=None)
         return [best] if best is not None and alone[best] > together else chosen
+
+
+def _check_calibrated(reading: Reading) -> None:
+    """Refuse raw scores, which may lie below 0 however relevant a chunk is, where relevances are set against 0."""
+    check_reading(reading)
+    if reading != "calibrated":
+        raise ConfigError(f"reading must be calibrated, not {reading}: relevances below 0 would count as none.")
 
 
 def _greedy(

@@ -36,6 +36,7 @@ def drive_lockstep(
         For each search its pairs: the distinct combinations that it asked for.
 
     Raises:
+        ConfigError: `in_flight` or `ask_limit` is below 1.
         ProtocolError: `score` or a strategy answered in the wrong shape.
     """
     if in_flight < 1:
@@ -74,9 +75,11 @@ async def drive_async(search: Strategy, score: ScoreAsk, *, ask_limit: int = 512
 
 def _ask(search: Strategy, seen: set[Combination], ask_limit: int, pair_limit: int | None) -> list[Combination]:
     """The search's next ask, added to `seen`; `[]` when it is finished or its pairs are used up."""
+    if ask_limit < 1:
+        raise ConfigError(f"ask_limit must be at least 1, not {ask_limit}.")
     # The pair limit shortens the ask, not the tell: what was asked for is always told as a whole.
     limit = ask_limit if pair_limit is None else min(ask_limit, pair_limit - len(seen))
-    if limit < 1 <= ask_limit:
+    if limit < 1:
         return []
     asked = search.ask(limit)
     if len(asked) > limit or len(set(asked)) < len(asked):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from corag_ray.core.incumbent import Incumbent
 from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
-from corag_ray.errors import ConfigError, ProtocolError
+from corag_ray.errors import ConfigError
 from corag_ray.types import Combination
 
 MOST_COMBINATIONS = 20_000
@@ -87,8 +87,6 @@ class ExhaustiveSearch:
 
     def ask(self, limit: int) -> list[Combination]:
         """The next combinations of the enumeration."""
-        if limit < 1:
-            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
         self._asked = self._waiting[self._told : self._told + limit]
         return list(self._asked)
 

@@ -52,8 +52,6 @@ class SinglesFill:
 
     def ask(self, limit: int) -> list[Combination]:
         """The singles not told yet, in candidate order."""
-        if limit < 1:
-            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
         first = len(self._scores)
         self._asked = [(number,) for number in range(first, min(first + limit, len(self._candidates)))]
         return list(self._asked)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, get_args
 from corag_ray.core.strategy import Candidates, Reading, told_of
 from corag_ray.core.tree import Backup, Node, back_up, depth_first
 from corag_ray.core.utility import utility
-from corag_ray.errors import ConfigError, ProtocolError, unknown_name
+from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.types import Combination
 
 TotalVisits = Literal["tree", "parent"]
@@ -90,8 +90,6 @@ class PolicyTreeSearch:
 
     def ask(self, limit: int) -> list[Combination]:
         """The children still to be scored of the node under expansion; when all are told, of the next node."""
-        if limit < 1:
-            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
         if self._told == len(self._leaf.children):
             self._begin_expansion()
         self._asked = self._leaf.children[self._told : self._told + limit]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
-from corag_ray.errors import ProtocolError
 from corag_ray.types import Combination
 
 
@@ -45,8 +44,6 @@ class RandomFill:
 
     def ask(self, limit: int) -> list[Combination]:
         """The drawn combination, once."""
-        if limit < 1:
-            raise ProtocolError(f"ask takes a limit of at least 1, not {limit}.")
         self._asked = [] if self._told else [self._chosen]
         return list(self._asked)
 

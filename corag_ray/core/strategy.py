@@ -33,7 +33,7 @@ class Candidates:
         priors: [k] first-stage score, not increasing.
         documents: [k] number of the candidate's document; equal numbers mean the same document.
         positions: [k] place of the candidate within its document.
-        similarity: [k][k] cosine of the candidates' vectors; `()` unless a strategy of the query needs it.
+        similarity: [k][k] cosine of the candidates' vectors; `()` unless the strategy needs it.
         order_matters: whether the reranker sees order. Where it does not, the strategies of ours that have combinations
             scored search sets and write one in candidate order; the paper's presets search ordered tuples all the same,
             as published, and those that score singles alone leave the chunks in the order chosen.

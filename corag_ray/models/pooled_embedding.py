@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corag_ray.models.calibration import Calibration, cut_to_unit
+from corag_ray.models.cosines import cosines
 from corag_ray.models.protocols import Embedder, FloatArray
 from corag_ray.types import Chunk, Combination, Score
 
@@ -47,10 +48,10 @@ class PooledEmbedding:
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPool:
         """The query is embedded; the candidates' vectors are those of the index."""
-        [asked] = self._embedder.embed([query])
-        vectors = self._vectors(rows) if rows else np.zeros((0, len(asked)), dtype=np.float32)
+        asked = self._embedder.embed([query])
+        vectors = self._vectors(rows) if rows else np.zeros((0, asked.shape[1]), dtype=np.float32)
         weights = np.array([chunk.cost for chunk in candidates], dtype=np.float32)
-        return PreparedPool(weights, vectors @ asked, vectors @ vectors.T)
+        return PreparedPool(weights, cosines(vectors, asked)[:, 0], cosines(vectors, vectors))
 
     def score(self, pairs: Sequence[tuple[PreparedPool, Combination]]) -> list[Score]:
         """One score a pair, in order; the empty combination scores 0."""
@@ -59,8 +60,9 @@ class PooledEmbedding:
 
 
 def _cosine(prepared: PreparedPool, members: Sequence[int]) -> float:
-    weights = prepared.weights[members]
-    squared = float(weights @ prepared.with_each_other[np.ix_(members, members)] @ weights)
+    # Products number by number, then a sum: `@` would go through numpy's BLAS, whose threads decide the last bits.
+    weights = prepared.weights[members].astype(np.float64)
+    squared = float((np.outer(weights, weights) * prepared.with_each_other[np.ix_(members, members)]).sum())
     if squared <= 0.0:  # no chunk, or opposite vectors that cancel out
         return 0.0
-    return float(weights @ prepared.with_query[members]) / squared**0.5
+    return float((weights * prepared.with_query[members]).sum()) / squared**0.5

@@ -98,6 +98,15 @@ def test_bad_parameters_are_refused():
             CoverageParams(cost_power=power)
 
 
+def test_scores_that_may_lie_below_zero_are_refused_where_relevances_are_set_against_zero():
+    for make in (CoverageParams, SimilarityPenaltyParams):
+        with pytest.raises(ConfigError, match=r"^reading must be calibrated, not raw: [^\n]*\.$"):
+            make(reading="raw")
+        with pytest.raises(ConfigError, match="unknown reading 'rw'"):
+            make(reading="rw")
+    assert MmrParams(reading="raw").reading == "raw"  # it compares values, and sets none against 0
+
+
 def test_candidates_without_similarities_are_refused():
     with pytest.raises(ProtocolError, match=r"needs Candidates\.similarity of all 2 candidates, not of 0"):
         SinglesFill(Candidates((1, 1), (0.0, 0.0), (0, 0), (0, 0)), 2, MmrParams())

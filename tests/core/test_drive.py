@@ -132,6 +132,10 @@ def test_a_strategy_that_repeats_itself_or_passes_the_limit_is_a_protocol_error(
 def test_limits_below_one_are_refused_and_no_search_is_no_work():
     with pytest.raises(ConfigError, match="in_flight"):
         drive_lockstep([], lambda _: [], in_flight=0)
-    with pytest.raises(ProtocolError, match="at least 1"):
-        drive_lockstep([make(("seed", (1,), 1))], lambda _: [], in_flight=1, ask_limit=0)
+    for pair_limit in (None, 5):
+        limits = {"ask_limit": 0, "pair_limit": pair_limit}
+        with pytest.raises(ConfigError, match="ask_limit must be at least 1, not 0"):
+            drive_lockstep([make(("seed", (1,), 1))], lambda _: [], in_flight=1, **limits)
+        with pytest.raises(ConfigError, match="ask_limit must be at least 1, not 0"):
+            asyncio.run(drive_async(make(("seed", (1,), 1)), None, **limits))
     assert drive_lockstep([], lambda _: [], in_flight=1) == []

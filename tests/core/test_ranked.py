@@ -61,13 +61,11 @@ def test_a_tell_of_something_else_than_was_asked_is_a_protocol_error(scores):
         search.tell(scores)
 
 
-def test_unknown_choices_and_a_limit_below_one_are_refused():
+def test_unknown_choices_are_refused():
     with pytest.raises(ConfigError, match="did you mean 'skip'"):
         RankedParams(on_misfit="skp")
     with pytest.raises(ConfigError, match="unknown reading"):
         RankedParams(reading="logit")
-    with pytest.raises(ProtocolError, match="at least 1"):
-        fill([1], 1, [0.5]).ask(0)
 
 
 @given(
