@@ -75,7 +75,7 @@ LAYOUTS = {
     "msmarco passages": {
         "collection.tsv": tsv(*TEXTS.items()),
         "queries.dev.tsv": tsv(*((key, question) for key, (question, _) in QUESTIONS.items()), ("q3", "not judged")),
-        "qrels.dev.tsv": tsv(("q1", "0", "7", "1"), ("q1", "0", "8", "0"), ("q2", "0", "8", "3")),
+        "qrels.dev.tsv": tsv(("q1", "0", "7", "1"), ("q1", "0", "8", "0"), ("q2", "0", "8", "1")),
     },
     "msmarco qa 1.1": {"dev_v1.1.json": jsonl([qa_entry("q1"), qa_entry("q2")])},
     "msmarco qa 2.1": {"dev_v2.1.json": columns([qa_entry("q1"), qa_entry("q2")])},

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from corag_ray.datasets.records import Record, flag_of, text_of, texts_of
 from corag_ray.errors import DataError
 from corag_ray.types import Document, Evidence, Question, Span
 
-_PLACE = re.compile(r"(\d+)$")
+_DIGITS = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,20 @@ class Dataset:
     missing_evidence: int
     fingerprint: str
     questions_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A passage as its record gives it; `title` is empty where there is none."""
+
+    passage_id: str
+    title: str
+    text: str
+
+    @property
+    def number(self) -> str:
+        """The digits at the end of its id; empty where there are none."""
+        return self.passage_id[len(self.passage_id.rstrip(_DIGITS)) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,13 @@ def assemble(name: str, source: str, passages: Iterable[Record], queries: Iterab
         documents,
         asked,
         missing,
-        fingerprint=_hash([d.doc_id, d.text] for d in documents),
-        questions_fingerprint=_hash(asdict(question) for question in asked),
+        fingerprint=hash_of([d.doc_id, d.text] for d in documents),
+        questions_fingerprint=hash_of(asdict(question) for question in asked),
     )
 
 
-def _hash(records: Iterable[object]) -> str:
+def hash_of(records: Iterable[object]) -> str:
+    """A fingerprint of what records say, and of their order."""
     digest = hashlib.sha256()
     for record in records:
         digest.update(json.dumps(record).encode())
@@ -76,53 +90,79 @@ def _hash(records: Iterable[object]) -> str:
 def _read_corpus(source: str, passages: Iterable[Record]) -> tuple[tuple[Document, ...], dict[str, _Placed]]:
     """Documents in file order, and each passage's place in its document.
 
-    Passages of one `doc_id` whose ids end in a number are one document, in the order of those numbers; others are
-    documents of their own. A title that the text does not begin with becomes the document's first line.
+    Passages of one `doc_id` whose ids differ only in the number at their end are one document, in the order of those
+    numbers; others are documents of their own.
     """
-    by_document: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    by_document: dict[str, list[_Passage]] = defaultdict(list)
     places: dict[str, str] = {}
     for place, record in passages:
         passage_id = text_of(place, record, "passage_id")
         if passage_id in places:
             raise DataError(f"{place}: passage_id '{passage_id}' was already used at {places[passage_id]}.")
         places[passage_id] = place
-        row = (passage_id, text_of(place, record, "title", ""), text_of(place, record, "text"))
-        by_document[text_of(place, record, "doc_id", passage_id)].append(row)
+        passage = _Passage(passage_id, text_of(place, record, "title", "").strip(), text_of(place, record, "text"))
+        by_document[text_of(place, record, "doc_id", passage_id)].append(passage)
     if not by_document:
         raise DataError(f"{source}: the corpus is empty: it holds no passage.")
 
     documents: list[Document] = []
     placed: dict[str, _Placed] = {}
-    for doc_id, rows in by_document.items():
-        if all(_PLACE.search(passage_id) for passage_id, _, _ in rows):
-            rows.sort(key=lambda row: _place(row[0]))
-            documents.append(_rebuild(doc_id, rows, placed))
-        elif len(rows) == 1:
-            documents.append(_rebuild(doc_id, rows, placed))
-        else:
-            documents += [_rebuild(row[0], [row], placed) for row in rows]
+    for doc_id, parts in by_document.items():
+        documents += [_rebuild(name, together, placed) for name, together in _joined(doc_id, parts)]
     twice = [doc_id for doc_id, times in Counter(d.doc_id for d in documents).items() if times > 1]
     if twice:
         raise DataError(f"{source}: '{twice[0]}' names two documents, one by its doc_id and one by its passage_id.")
     return tuple(documents), placed
 
 
-def _place(passage_id: str) -> tuple[int, str]:
-    """Sorts ids by the number that they end in, however long it is."""
-    found = _PLACE.search(passage_id)
-    digits = found[1].lstrip("0") if found else ""
+def _joined(doc_id: str, passages: Sequence[_Passage]) -> list[tuple[str, Sequence[_Passage]]]:
+    """What of one `doc_id` is one document, by the document's id: the passages whose ids differ in their number alone.
+
+    Others are documents of their own: `d#0~2` does not come between `d#0` and `d#1`, and `d-0-400` and `d-300-700` are
+    windows that overlap. All are, where two sequences or another passage would be named as the document is.
+    """
+    if len(passages) == 1:
+        return [(doc_id, passages)]
+    by_stem: dict[str, list[_Passage]] = defaultdict(list)
+    for passage in passages:
+        by_stem[passage.passage_id.rstrip(_DIGITS)].append(passage)
+    sequences = [group for group in by_stem.values() if len(group) > 1 and _are_numbered(group)]
+    sequence = sequences[0] if len(sequences) == 1 else []
+    apart = [passage for passage in passages if passage not in sequence]
+    if any(passage.passage_id == doc_id for passage in apart):
+        sequence, apart = [], list(passages)
+    whole = [(doc_id, sorted(sequence, key=_place))] if sequence else []
+    return [*whole, *((passage.passage_id, [passage]) for passage in apart)]
+
+
+def _are_numbered(passages: Sequence[_Passage]) -> bool:
+    """Whether each ends in a number, and none in another's (`d#1`, `d#01`)."""
+    return all(passage.number for passage in passages) and len(set(map(_place, passages))) == len(passages)
+
+
+def _place(passage: _Passage) -> tuple[int, str]:
+    """Sorts passages by the number that their ids end in, however long it is."""
+    digits = passage.number.lstrip("0")
     return len(digits), digits
 
 
-def _rebuild(doc_id: str, rows: list[tuple[str, str, str]], placed: dict[str, _Placed]) -> Document:
-    title = rows[0][1].strip()
-    parts = [title] if title and not rows[0][2].lstrip().startswith(title) else []
-    length = sum(len(part) + 1 for part in parts)
-    for passage_id, _, text in rows:
-        placed[passage_id] = _Placed(Span(doc_id, length, length + len(text)), text)
-        parts.append(text)
-        length += len(text) + 1
-    return Document(doc_id, "\n".join(parts))
+def _rebuild(doc_id: str, passages: Sequence[_Passage], placed: dict[str, _Placed]) -> Document:
+    """Their texts, a line end between them; a title is a line before its text where it is not the last one again.
+
+    A title that the text itself begins with is not written twice.
+    """
+    lines: list[str] = []
+    length, heading = 0, ""
+    for passage in passages:
+        if passage.title and passage.title != heading:
+            heading = passage.title
+            if not passage.text.lstrip().startswith(heading):
+                lines.append(heading)
+                length += len(heading) + 1
+        placed[passage.passage_id] = _Placed(Span(doc_id, length, length + len(passage.text)), passage.text)
+        lines.append(passage.text)
+        length += len(passage.text) + 1
+    return Document(doc_id, "\n".join(lines))
 
 
 def _read_questions(
@@ -136,7 +176,7 @@ def _read_questions(
         if question.question_id in questions:
             raise DataError(f"{place}: query_id '{question.question_id}' was used before.")
         questions[question.question_id] = question
-        missing += sum(p not in passages for p in texts_of(place, record, "relevant_passage_ids"))
+        missing += sum(p not in passages for p in set(texts_of(place, record, "relevant_passage_ids")))
     if not questions:
         raise DataError(f"{source}: the file of queries holds no question.")
     return tuple(questions.values()), missing
@@ -145,12 +185,15 @@ def _read_questions(
 def _question(
     place: str, record: Mapping[str, Any], passages: Mapping[str, _Placed], documents: Mapping[str, _Placed]
 ) -> Question:
-    """A query line. Evidence is what its `evidence` quotes, else its whole relevant passages that the corpus holds."""
+    """A query line. Evidence is what its `evidence` quotes, else its whole relevant passages that the corpus holds.
+
+    An empty `evidence` quotes nothing, as in a column that only other rows fill. What is named twice is evidence once.
+    """
     meta = record.get("meta") if isinstance(record.get("meta"), dict) else {}
-    if "evidence" in record:
-        entries = record["evidence"]
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise DataError(f"{place}: 'evidence' must be a list of objects {{passage_id, quote}}.")
+    entries = record.get("evidence", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise DataError(f"{place}: 'evidence' must be a list of objects {{passage_id, quote}}.")
+    if entries:
         evidence = [_quoted(place, entry, passages, documents) for entry in entries]
     else:
         relevant = texts_of(place, record, "relevant_passage_ids")
@@ -159,7 +202,7 @@ def _question(
         question_id=text_of(place, record, "query_id"),
         text=text_of(place, record, "question"),  # a blank one fails in its row alone, and is counted there
         answers=tuple(texts_of(place, record, "answers")),
-        evidence=tuple(evidence),
+        evidence=tuple(dict.fromkeys(evidence)),
         language=text_of(place, record, "language", "en"),
         kind=text_of(place, meta, "kind") if meta and meta.get("kind") is not None else None,
         answerable=flag_of(place, record, "answerable"),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+import yaml
 
 from corag_ray.datasets.assemble import Dataset, assemble
 from corag_ray.datasets.folder import read_queries
@@ -20,6 +23,9 @@ BLOCKS = (
 )
 """Elements that begin and end a line; within others the text runs on."""
 LEFT_OUT = ("script", "style", "nav", "noscript", "template", "svg")
+LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+"""What `str.splitlines` takes for one."""
+FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
 DEEPEST = 1_000_000
 """Nesting that Markdown may have: the parser drops what lies deeper, so this is beyond what Python's stack takes."""
 
@@ -86,11 +92,22 @@ def _plain(path: Path) -> str:
 
 
 def _markdown(path: Path) -> str:
+    """The text of a Markdown file, without its front matter."""
     parser = optional_library("markdown_it").MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
     try:
-        return _text_of_html(parser.render(_plain(path)))
+        return _text_of_html(parser.render(_without_front_matter(_plain(path))))
     except RecursionError as error:
         raise DataError(f"{path}: its lists or quotes are nested too deep to be read.") from error
+
+
+def _without_front_matter(text: str) -> str:
+    """Markdown without the settings in YAML that it may begin with; words between two rules are none and stay."""
+    found = FRONT_MATTER.match(text)
+    try:
+        is_settings = found is not None and isinstance(yaml.compose(found[1]), yaml.MappingNode)
+    except yaml.YAMLError:
+        is_settings = False
+    return text[found.end() :] if found and is_settings else text
 
 
 def _html(path: Path) -> str:
@@ -101,13 +118,20 @@ def _html(path: Path) -> str:
 
 
 def _text_of_html(markup: str) -> str:
-    """The text of headings, paragraphs, list entries and table rows, a line each, in their order."""
+    """The text of headings, paragraphs, list entries and table rows, a line each, in their order.
+
+    Line ends in the markup are blanks, as a browser shows them, so that words may be quoted across them; those of
+    `<pre>` and `<br>` are kept.
+    """
     soup = optional_library("bs4").BeautifulSoup(markup, "html.parser")
     for unwanted in soup(LEFT_OUT):
         unwanted.decompose()
-    title = soup.title.get_text(" ", strip=True) if soup.title else ""
+    title = " ".join(soup.title.get_text().split()) if soup.title else ""
     if soup.title:
         soup.title.decompose()
+    for text in soup.find_all(string=LINE_ENDS):
+        if not text.find_parent("pre"):
+            text.replace_with(type(text)(LINE_ENDS.sub(" ", text)))
     for block in soup(BLOCKS):
         block.insert_before("\n")
         block.insert_after("\n")

@@ -8,14 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
-from corag_ray.datasets.records import LEAST_RELEVANT, Record, optional_library, without_nulls
+from corag_ray.datasets.msmarco import least_relevant
+from corag_ray.datasets.records import Record, optional_library, without_nulls
 from corag_ray.errors import ConfigError, DataError, unknown_name
 
 _log = logging.getLogger(__name__)
+RELATED_IS_NOT_RELEVANT = "msmarco-passage"
+"""How the ids of sets begin whose passages TREC Deep Learning may grade; of its documents, grade 1 is relevant."""
 
 
 def load_ir_datasets(name: str, questions: bool) -> Dataset:
-    """`ir_datasets:ID`: documents, queries and judgements of one id; a grade of 1 or more is relevant.
+    """`ir_datasets:ID`: documents, judgements, and the queries that are judged, of one id.
+
+    A grade of 1 or more is relevant, but where the passages of MS MARCO are judged: there `least_relevant` tells. A
+    query without any judgement is left out, as in MS MARCO's own tables: nothing is known of it.
 
     Raises:
         ConfigError: no such id, or it has no documents or queries.
@@ -30,7 +36,7 @@ def load_ir_datasets(name: str, questions: bool) -> Dataset:
     if not all(wanted):
         raise ConfigError(f"ir_datasets' '{name}' has no documents, queries or judgements: name one that has.")
     source = f"ir_datasets:{name}"
-    return assemble(source, source, _ir_passages(found, source), _ir_queries(found, source) if questions else None)
+    return assemble(source, source, _ir_passages(found, source), _ir_queries(found, name) if questions else None)
 
 
 def _ir_passages(found: Any, source: str) -> Iterator[Record]:
@@ -45,26 +51,42 @@ def _ir_passages(found: Any, source: str) -> Iterator[Record]:
         yield f"{source} document {number}", record
 
 
-def _ir_queries(found: Any, source: str) -> Iterator[Record]:
-    relevant: dict[str, list[str]] = {}
-    for judgement in _fetched(found.qrels_iter, source):
-        judged = relevant.setdefault(_unmarked(judgement.query_id), [])
-        if judgement.relevance >= LEAST_RELEVANT:
-            judged.append(judgement.doc_id)
-    if not relevant:
-        raise DataError(f"{source} holds no judgement: name a set that does.")
+def _ir_queries(found: Any, name: str) -> Iterator[Record]:
+    source = f"ir_datasets:{name}"
+    relevant = _ir_relevant(found, name)
+    stated = found.queries_lang()  # None where the library knows of none, or of several
+    unasked = set(relevant)
     for number, query in enumerate(_fetched(found.queries_iter, source), start=1):
         query_id = _unmarked(query.query_id)
+        if query_id not in relevant:
+            continue
+        unasked.discard(query_id)
         yield (
             f"{source} query {number}",
             {
                 "query_id": query_id,
                 "question": query.text if hasattr(query, "text") else query.default_text(),
-                "relevant_passage_ids": list(dict.fromkeys(relevant.pop(query_id, []))),
-            },
+                "relevant_passage_ids": relevant[query_id],
+            }
+            | ({"language": stated} if stated else {}),
         )
-    if relevant:
-        _log.warning("%s: %d judged queries are not among its queries: %s", source, len(relevant), min(relevant))
+    if unasked:
+        _log.warning("%s: %d judged queries are not among its queries: %s", source, len(unasked), min(unasked))
+
+
+def _ir_relevant(found: Any, name: str) -> dict[str, list[str]]:
+    """The relevant documents of every judged query."""
+    source = f"ir_datasets:{name}"
+    judgements = list(_fetched(found.qrels_iter, source))
+    if not judgements:
+        raise DataError(f"{source} holds no judgement: name a set that does.")
+    least = least_relevant(j.relevance for j in judgements) if name.startswith(RELATED_IS_NOT_RELEVANT) else 1
+    relevant: dict[str, list[str]] = {}
+    for judgement in judgements:
+        judged = relevant.setdefault(_unmarked(judgement.query_id), [])
+        if judgement.relevance >= least:
+            judged.append(judgement.doc_id)
+    return relevant
 
 
 def _unmarked(name: str) -> str:

@@ -18,7 +18,7 @@ from corag_ray.datasets.msmarco import (
 )
 from corag_ray.datasets.union import union
 from corag_ray.datasets.wikipassageqa import is_wikipassageqa, load_wikipassageqa
-from corag_ray.errors import DataError, unknown_name
+from corag_ray.errors import ConfigError, DataError, unknown_name
 
 SAMPLE = "sample"
 """Name of the corpus that comes with the package."""
@@ -46,14 +46,15 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
         questions: whether they are wanted; without, a folder may lack them.
 
     Raises:
-        ConfigError: no such name; the message suggests one.
+        ConfigError: no such name (the message suggests one), or one of several is empty.
         DataError: a file is missing, empty or broken (file and line are named), or two layouts stand in one folder.
     """
+    parts = _parts(name_or_path)
+    if len(parts) > 1:
+        return union([load_dataset(part, questions=questions) for part in parts])
     library, colon, name = name_or_path.partition(":")
     if colon and library in LIBRARIES:
         return LIBRARIES[library](name, questions)
-    if "," in name_or_path and not os.path.exists(name_or_path):
-        return union([load_dataset(part.strip(), questions=questions) for part in name_or_path.split(",")])
     folder = _find_folder(name_or_path)
     fitting = [layout for layout, (fits, _) in LAYOUTS.items() if fits(folder)]
     if len(fitting) == 1:
@@ -62,6 +63,21 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
         return load_documents(folder, questions)
     found = f"holds more than one layout ({'; '.join(fitting)})" if fitting else "has no layout that is known"
     raise DataError(f"{folder} {found}; a folder must hold one of: {'; '.join([*LAYOUTS, DOCUMENTS])}.")
+
+
+def _parts(names: str) -> list[str]:
+    """The names that commas part; a folder that is there is one name, whatever commas its own has.
+
+    Raises:
+        ConfigError: one is empty, which as a path would be the folder that the program runs in.
+    """
+    library, _, name = names.partition(":")
+    if os.path.exists(name if library in LIBRARIES else names):
+        return [names]
+    parts = [part.strip() for part in names.split(",")]
+    if not all(parts):
+        raise ConfigError(f"'{names}' leaves a name of a data set empty: expected names parted by single commas.")
+    return parts
 
 
 def _find_folder(name_or_path: str) -> Path:

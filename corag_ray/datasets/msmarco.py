@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from corag_ray.datasets.assemble import Dataset, assemble
 from corag_ray.datasets.records import (
-    LEAST_RELEVANT,
     Record,
     no_key_twice,
     open_bytes,
@@ -34,7 +33,7 @@ def is_passage_ranking(folder: Path) -> bool:
 
 
 def load_passage_ranking(folder: Path, questions: bool) -> Dataset:
-    """`collection.tsv`, and of `queries*.tsv` what `qrels*.tsv` judge; a grade of 1 or more is relevant."""
+    """`collection.tsv`, and of `queries*.tsv` what `qrels*.tsv` judge; `least_relevant` of each table is evidence."""
     collections = _files(folder, "collection*.tsv")
     passages = (
         (place, {"passage_id": passage_id, "doc_id": passage_id, "text": text})
@@ -44,36 +43,56 @@ def load_passage_ranking(folder: Path, questions: bool) -> Dataset:
     return assemble(folder.resolve().name, str(folder), passages, _judged(folder) if questions else None)
 
 
+def least_relevant(grades: Iterable[int]) -> int:
+    """The grade from which a passage of one table of judgements is evidence: 2 where grades of 2 or more occur, else 1.
+
+    MS MARCO's own tables know 1 alone, marked as relevant. TREC Deep Learning grades from 0 to 3, where 1 is "related":
+    on the question's subject without answering it. Its measures that know only relevant or not begin at 2.
+    """
+    return 2 if any(grade >= 2 for grade in grades) else 1
+
+
 def _judged(folder: Path) -> Iterator[Record]:
     """The queries that are judged; the published tables overlap, so a query may stand in several with one text."""
-    grades = _grades(folder)
+    relevant = _relevant(folder)
     asked: dict[str, tuple[Path, str]] = {}
     for path in _files(folder, "queries*.tsv"):
         for place, (query_id, question) in read_tsv(path, 2):
             before, text = asked.get(query_id, (path, question))
-            if query_id not in grades or (before != path and text == question):
+            if query_id not in relevant or (before != path and text == question):
                 continue
             asked[query_id] = (path, question)
-            relevant = [passage_id for passage_id, grade in grades[query_id].items() if grade >= LEAST_RELEVANT]
-            yield place, {"query_id": query_id, "question": question, "relevant_passage_ids": relevant}
-    if unasked := grades.keys() - asked.keys():
+            yield place, {"query_id": query_id, "question": question, "relevant_passage_ids": relevant[query_id]}
+    if unasked := relevant.keys() - asked.keys():
         raise DataError(f"{folder}: {len(unasked)} judged queries stand in no queries*.tsv: '{min(unasked)}'.")
 
 
-def _grades(folder: Path) -> dict[str, dict[str, int]]:
-    """Grades by query and passage, in the order of the files."""
-    grades: dict[str, dict[str, int]] = {}
+def _relevant(folder: Path) -> dict[str, list[str]]:
+    """The relevant passages of every judged query, in the order of the files; each table has its own scale."""
+    before: dict[tuple[str, str], int] = {}
+    relevant: dict[str, list[str]] = {}
     for path in _files(folder, "qrels*.tsv"):
-        for place, line in read_lines(path):
-            fields = line.split()
-            if len(fields) != 4 or not _GRADE.fullmatch(fields[3]):
-                raise DataError(f"{place}: expected query, 0, passage and a grade, found '{line.strip()[:60]}'.")
-            query_id, _, passage_id, grade = fields
-            if grades.setdefault(query_id, {}).setdefault(passage_id, int(grade)) != int(grade):
+        table = list(_judgements(path))
+        least = least_relevant(grade for *_, grade in table)
+        for place, query_id, passage_id, grade in table:
+            if before.setdefault((query_id, passage_id), grade) != grade:
                 raise DataError(f"{place}: passage '{passage_id}' has another grade for query '{query_id}' before.")
-    if not grades:
+            found = relevant.setdefault(query_id, [])
+            if grade >= least:
+                found.append(passage_id)
+    if not relevant:
         raise DataError(f"{folder} has no qrels*.tsv with judgements.")
-    return grades
+    return relevant
+
+
+def _judgements(path: Path) -> Iterator[tuple[str, str, str, int]]:
+    """(place, query, passage, grade) of every line of one table."""
+    for place, line in read_lines(path):
+        fields = line.split()
+        if len(fields) != 4 or not _GRADE.fullmatch(fields[3]):
+            raise DataError(f"{place}: expected query, 0, passage and a grade, found '{line.strip()[:60]}'.")
+        query_id, _, passage_id, grade = fields
+        yield place, query_id, passage_id, int(grade)
 
 
 def is_question_answering(folder: Path) -> bool:
@@ -82,7 +101,11 @@ def is_question_answering(folder: Path) -> bool:
 
 
 def load_question_answering(folder: Path, questions: bool) -> Dataset:
-    """Every query's own passages are the corpus; those marked `is_selected` are its evidence."""
+    """Every query's own passages are the corpus; those marked `is_selected` are its evidence.
+
+    The files give passages no ids, so a text that several queries came with stands in the corpus once for each of
+    them, and only the copy of the query that marks it is that query's evidence.
+    """
     entries = [entry for path in _qa_files(folder) for entry in _entries(path)]
     passages = (passage for place, entry in entries for passage in _passages(place, entry))
     queries = (_query(place, entry) for place, entry in entries)

@@ -18,8 +18,6 @@ from corag_ray.errors import DataError, MissingModelError
 Record = tuple[str, Mapping[str, Any]]
 """(place, object); a place reads `file:line`, `file row n` or what a library calls its own."""
 ROWS_A_BATCH = 1024
-LEAST_RELEVANT = 1
-"""Graded judgements from here on make a passage evidence."""
 
 
 def optional_library(name: str) -> Any:

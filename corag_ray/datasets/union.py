@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corag_ray.datasets.assemble import Dataset
+from corag_ray.datasets.assemble import Dataset, hash_of
 from corag_ray.errors import DataError
 from corag_ray.types import Document, Evidence, Question, Span
 
@@ -29,14 +27,14 @@ def union(datasets: Sequence[Dataset]) -> Dataset:
         documents=tuple(Document(f"{d.name}/{doc.doc_id}", doc.text) for d in datasets for doc in d.documents),
         questions=tuple(_prefixed(d.name, question) for d in datasets for question in d.questions),
         missing_evidence=sum(d.missing_evidence for d in datasets),
-        fingerprint=_hash([(d.name, d.fingerprint) for d in datasets]),
-        questions_fingerprint=_hash([(d.name, d.questions_fingerprint) for d in datasets]),
+        fingerprint=hash_of([[(d.name, d.fingerprint) for d in datasets]]),
+        questions_fingerprint=hash_of([[(d.name, d.questions_fingerprint) for d in datasets]]),
     )
 
 
 def _joined(names: Sequence[str]) -> str:
     whole = "+".join(names)
-    return whole if len(whole) <= NAME_CHARACTERS else f"{whole[: NAME_CHARACTERS - 9]}-{_hash(whole)[:8]}"
+    return whole if len(whole) <= NAME_CHARACTERS else f"{whole[: NAME_CHARACTERS - 9]}-{hash_of([whole])[:8]}"
 
 
 def _prefixed(name: str, question: Question) -> Question:
@@ -49,7 +47,3 @@ def _prefixed(name: str, question: Question) -> Question:
 
 def _span(name: str, span: Span) -> Span:
     return replace(span, doc_id=f"{name}/{span.doc_id}")
-
-
-def _hash(content: object) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

@@ -74,62 +74,6 @@ def passage(passage_id, text, **more):
     return {"passage_id": passage_id, "text": text} | more
 
 
-def test_passages_with_numbers_are_one_document_in_the_order_of_the_numbers(load):
-    data = load(
-        [passage("d#10", "ten", doc_id="d"), passage("d#2", "two", doc_id="d"), passage("d#1", "one", doc_id="d")]
-    )
-    assert data.documents == (Document("d", "one\ntwo\nten"),)
-
-
-def test_evidence_of_a_rebuilt_document_is_where_its_passage_stands(load):
-    corpus = [passage("d#1", "é two", doc_id="d", title="T"), passage("d#0", "zero", doc_id="d", title="T")]
-    data = load(corpus, [QUERIES[0] | {"relevant_passage_ids": ["d#1", "gone", "d#0"]}])
-    assert data.documents == (Document("d", "T\nzero\né two"),)
-    assert data.questions[0].evidence == (
-        Evidence(Span("d", 7, 12), text="é two"),
-        Evidence(Span("d", 2, 6), text="zero"),
-    )
-
-
-def test_passages_without_numbers_stay_apart(load):
-    corpus = [passage("intro", "one", doc_id="d"), passage("body", "two", doc_id="d"), passage("x", "y", doc_id="e")]
-    data = load(corpus, [QUERIES[0] | {"relevant_passage_ids": ["body", "x"]}])
-    assert data.documents == (Document("intro", "one"), Document("body", "two"), Document("e", "y"))
-    # The evidence is in the document that holds the passage.
-    assert data.questions[0].evidence == (
-        Evidence(Span("body", 0, 3), text="two"),
-        Evidence(Span("e", 0, 1), text="y"),
-    )
-
-
-def test_one_passage_without_a_number_keeps_all_of_its_document_apart(load):
-    data = load([passage("d#1", "one", doc_id="d"), passage("appendix", "two", doc_id="d")])
-    assert [d.doc_id for d in data.documents] == ["d#1", "appendix"]
-
-
-def test_documents_stand_in_file_order(load):
-    corpus = [passage("b#0", "1", doc_id="b"), passage("a#0", "2", doc_id="a"), passage("b#1", "3", doc_id="b")]
-    assert [d.doc_id for d in load(corpus).documents] == ["b", "a"]
-
-
-@pytest.mark.parametrize(
-    ("title", "text", "expected"),
-    [
-        ("Tea", "It is old.", "Tea\nIt is old."),
-        ("Tea", "Tea is old.", "Tea is old."),
-        ("Tea", "  Tea is old.", "  Tea is old."),
-        (" Tea ", "It is old.", "Tea\nIt is old."),
-        ("", "It is old.", "It is old."),
-        ("  ", "It is old.", "It is old."),
-    ],
-)
-def test_a_title_is_the_first_line_unless_the_text_begins_with_it(load, title, text, expected):
-    data = load([passage("p", text, title=title)], [QUERIES[0] | {"relevant_passage_ids": ["p"]}])
-    assert data.documents == (Document("p", expected),)
-    [evidence] = data.questions[0].evidence
-    assert expected[evidence.span.start : evidence.span.end] == text == evidence.text
-
-
 def test_a_quote_is_evidence_at_its_place_and_outranks_the_relevant_passages(load):
     query = QUERIES[0] | {"relevant_passage_ids": ["p"], "evidence": [{"passage_id": "p", "quote": "old"}]}
     [question] = load([passage("p", "Tea is old.", title="茶")], [query]).questions
@@ -153,6 +97,22 @@ def test_relevant_passages_that_the_corpus_lacks_are_counted(load):
     data = load(queries=queries)
     assert data.missing_evidence == 3
     assert [len(question.evidence) for question in data.questions] == [1, 0, 0]
+
+
+def test_what_a_line_names_twice_is_evidence_once_and_missing_once(load):
+    quote = {"passage_id": "p", "quote": "old"}
+    queries = [
+        {"query_id": "a", "question": "?", "relevant_passage_ids": ["p", "gone", "p", "gone"]},
+        {"query_id": "b", "question": "?", "evidence": [quote, quote]},
+    ]
+    data = load(queries=queries)
+    assert [[e.text for e in question.evidence] for question in data.questions] == [["Tea is old."], ["old"]]
+    assert data.missing_evidence == 1
+
+
+def test_an_empty_list_of_quotes_leaves_the_relevant_passages(load):
+    [question] = load(queries=[QUERIES[0] | {"evidence": [], "relevant_passage_ids": ["p"]}]).questions
+    assert question.evidence == (Evidence(Span("p", 0, 11), text="Tea is old."),)
 
 
 def test_a_question_carries_what_its_line_says(load):

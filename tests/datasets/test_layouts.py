@@ -14,7 +14,7 @@ from data_layouts import LAYOUTS, QUERIES, QUESTIONS, TEXTS, columns, jsonl, par
 
 from corag_ray.datasets.load import load_dataset
 from corag_ray.datasets.wikipassageqa import COLUMNS
-from corag_ray.errors import DataError, MissingModelError
+from corag_ray.errors import ConfigError, DataError, MissingModelError
 from corag_ray.types import Evidence, Span
 
 
@@ -100,6 +100,13 @@ def test_a_folder_of_two_layouts_or_of_one_file_in_two_forms_is_refused_and_neve
         load_dataset(queries)
 
 
+@pytest.mark.parametrize("names", ["", " ", ",", "sample,", ",sample", "sample,,drcd"])
+def test_an_empty_name_is_refused_and_never_the_folder_that_the_program_runs_in(tmp_path, monkeypatch, names):
+    monkeypatch.chdir(write(tmp_path, LAYOUTS["jsonl"]))
+    with pytest.raises(ConfigError, match="leaves a name of a data set empty: expected names parted by single commas"):
+        load_dataset(names)
+
+
 def test_notes_beside_a_data_sets_files_are_no_documents(tmp_path):
     folder = write(tmp_path, LAYOUTS["jsonl"] | {"README.md": b"# About", "LICENSE.txt": b"free"})
     assert texts_of(load_dataset(folder)) == list(TEXTS.values())
@@ -136,12 +143,20 @@ def test_ms_marcos_tables_overlap_as_they_are_published_and_may_not_contradict(t
         load_dataset(write(tmp_path, {"qrels.dev.small.tsv": tsv(("q1", "0", "7", "2"))}))
 
 
+def test_among_ms_marcos_grades_1_is_related_and_no_evidence_where_the_same_table_grades_higher(tmp_path):
+    files = LAYOUTS["msmarco passages"] | {"queries.2019.tsv": tsv(("q4", "Where does tea grow?"))}
+    # dev knows 1 alone, which is relevant there; 2019 has a 2, so that its 1 only relates.
+    files["qrels.2019.tsv"] = tsv(("q4", "0", "7", "1"), ("q4", "0", "8", "0"), ("q4", "0", "9", "2"))
+    data = load_dataset(write(tmp_path, files))
+    assert evidence_of(data) == {"q1": [TEXTS["7"]], "q2": [TEXTS["8"]], "q4": [TEXTS["9"]]}
+
+
 def test_rows_of_parquet_are_all_read_and_their_nulls_are_what_lines_leave_out(tmp_path):
     passages = [{"passage_id": f"p{n}x", "text": f"text {n}"} for n in range(2500)]
     quotes = [{"passage_id": "p2x", "quote": "text 2", "answer": "2"}, {"passage_id": "p3x", "quote": "text"}]
     queries = [
         {"query_id": "a", "question": "?", "evidence": quotes, "meta": {"kind": "fact"}},
-        {"query_id": "b", "question": "?", "relevant_passage_ids": ["p2499x"], "answerable": False},
+        {"query_id": "b", "question": "?", "relevant_passage_ids": ["p2499x"], "answerable": False, "evidence": []},
     ]
     lines = {"corpus.jsonl": jsonl(passages), "queries.jsonl": jsonl(queries)}
     rows = {"corpus.parquet": parquet(passages), "queries.parquet": parquet_of_all_keys(queries)}
@@ -149,6 +164,7 @@ def test_rows_of_parquet_are_all_read_and_their_nulls_are_what_lines_leave_out(t
     assert load_dataset(write(tmp_path / "rows" / "set", rows)) == from_lines
     assert len(from_lines.documents) == 2500
     assert [question.answerable for question in from_lines.questions] == [None, False]
+    assert evidence_of(from_lines) == {"a": ["text 2", "text"], "b": ["text 2499"]}
     with pytest.raises(DataError, match=r"corpus\.parquet row 2501: passage_id 'p0x' was already used at .* row 1\."):
         load_dataset(write(tmp_path / "twice", rows | {"corpus.parquet": parquet([*passages, passages[0]])}))
 
@@ -176,6 +192,35 @@ def test_words_of_neighbouring_html_blocks_and_of_deep_lists_are_neither_joined_
     html, markdown = texts_of(load_dataset(write(tmp_path, files), questions=False))
     assert html == "one\ntwo\nthree\nfour"
     assert markdown.split() == [f"level{depth}" for depth in range(30)]
+
+
+def test_a_wrapped_paragraph_is_a_line_whose_words_may_be_quoted_across_the_wrap(tmp_path):
+    html = b"<title>Tea\nhouses</title><p>Tea came to\n<b>Britain</b>\r\nin 1660.</p><pre>one\ntwo</pre>"
+    markdown = b"Tea came\nto Britain.  \nIt stayed.\n\n- green\n  or black\n\n```\none\ntwo\n```\n"
+    quotes = [{"doc_id": "a.html", "quote": "to Britain in"}, {"doc_id": "b.md", "quote": "came to"}]
+    query = {"query_id": "q", "question": "?", "evidence": quotes}
+    data = load_dataset(write(tmp_path, {"a.html": html, "b.md": markdown, "queries.jsonl": jsonl([query])}))
+    assert texts_of(data) == [
+        "Tea houses\nTea came to Britain in 1660.\none\ntwo",
+        "Tea came to Britain.\nIt stayed.\ngreen or black\none\ntwo",
+    ]
+    assert [evidence.span for evidence in data.questions[0].evidence] == [Span("a.html", 20, 33), Span("b.md", 4, 11)]
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("---\ntitle: Tea\ntags: [old]\n---\n", ""),
+        ("---\r\ntitle: Tea\r\n...\r\n", ""),
+        ("---\nIt is old.\n\n---\n", "It is old.\n"),  # words between two rules
+        ("---\nkey: [\n\n---\n", "key: [\n"),  # no YAML
+        ("---\nkey: value\n\n", "key: value\n"),  # never closed
+        ("It is old.\n\n---\nkey: value\n\n---\n", "It is old.\nkey: value\n"),  # not at the head
+    ],
+)
+def test_markdowns_settings_at_the_head_are_no_text_and_nothing_else_is_lost(tmp_path, before, kept):
+    folder = write(tmp_path, {"a.md": f"{before}Tea came.\n".encode()})
+    assert texts_of(load_dataset(folder, questions=False)) == [f"{kept}Tea came."]
 
 
 def pdf_of(pages, password=None):

@@ -12,6 +12,9 @@ from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import ConfigError, CoragError, DataError, MissingModelError
 
 LOCAL = "tests-of-corag/local"
+PASSAGE_RANKING, DOCUMENT_RANKING = "msmarco-passage/tests-of-corag", "msmarco-document/tests-of-corag"
+LANGUAGES = {LOCAL: None, PASSAGE_RANKING: "de", DOCUMENT_RANKING: None}
+"""By set, the language that it states of its queries."""
 TABLES = LAYOUTS["msmarco passages"]
 CONFIGURATIONS = b"""---
 configs:
@@ -50,20 +53,22 @@ def load(tmp_path, monkeypatch):
         def stream(self):
             return self.file.open("rb")
 
-    parts = (
-        TsvDocs(Local("collection.tsv")),
-        TsvQueries(Local("queries.dev.tsv")),
-        TrecQrels(Local("qrels.dev.tsv"), {0: "no", 1: "yes", 3: "very"}),
-    )
-    ir_datasets.registry.register(LOCAL, ir_datasets.Dataset(*parts))
+    for name, language in LANGUAGES.items():
+        parts = (
+            TsvDocs(Local("collection.tsv")),
+            TsvQueries(Local("queries.dev.tsv"), lang=language),
+            TrecQrels(Local("qrels.dev.tsv"), {0: "no", 1: "yes", 2: "very"}),
+        )
+        ir_datasets.registry.register(name, ir_datasets.Dataset(*parts))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
-    def write_and_load(files, split="", **options):
+    def write_and_load(files, split="", name=LOCAL, **options):
         folder = write(tmp_path / "set", files)
-        return load_dataset(f"hub:{folder}{split}" if "README.md" in files else f"ir_datasets:{LOCAL}", **options)
+        return load_dataset(f"hub:{folder}{split}" if "README.md" in files else f"ir_datasets:{name}", **options)
 
     yield write_and_load
-    ir_datasets.registry._registered.pop(LOCAL)
+    for name in LANGUAGES:
+        ir_datasets.registry._registered.pop(name)
 
 
 def texts_of(data):
@@ -77,8 +82,43 @@ def evidence_of(data):
 def test_a_set_of_ir_datasets(load):
     data = load(TABLES)
     assert texts_of(data) == list(TEXTS.values())
-    assert evidence_of(data) == EVIDENCE | {"q3": []}
+    assert evidence_of(data) == EVIDENCE
     assert load(TABLES, questions=False).questions == ()
+
+
+def test_a_query_of_ir_datasets_without_a_judgement_is_left_out_and_one_judged_without_relevant_ones_stays(load):
+    qrels = tsv(("q2", "0", "7", "0"), ("q1", "0", "7", "1"))
+    assert evidence_of(load(TABLES | {"qrels.dev.tsv": qrels})) == {"q1": [TEXTS["7"]], "q2": []}  # no q3
+
+
+@pytest.mark.parametrize(
+    ("name", "related", "alone"),
+    [(LOCAL, ["7"], ["7"]), (DOCUMENT_RANKING, ["7"], ["7"]), (PASSAGE_RANKING, [], ["7"])],
+)
+def test_grade_1_beside_2_is_relevant_but_among_ms_marcos_passages(load, name, related, alone):
+    graded = tsv(("q1", "0", "7", "1"), ("q1", "0", "8", "0"), ("q2", "0", "8", "2"))
+    found = evidence_of(load(TABLES | {"qrels.dev.tsv": graded}, name=name))
+    assert found == {"q1": [TEXTS[p] for p in related], "q2": [TEXTS["8"]]}
+    found = evidence_of(load(TABLES | {"qrels.dev.tsv": tsv(("q1", "0", "7", "1"))}, name=name))
+    assert found == {"q1": [TEXTS[p] for p in alone]}
+
+
+def test_questions_of_ir_datasets_are_in_the_language_that_it_states(load):
+    assert {q.language for q in load(TABLES, name=PASSAGE_RANKING).questions} == {"de"}
+    assert {q.language for q in load(TABLES).questions} == {"en"}
+
+
+def test_a_librarys_set_may_stand_among_several_names(load, tmp_path):
+    data = load(TABLES, name=f"{LOCAL}, {write(tmp_path / 'lines', LAYOUTS['jsonl'])}")
+    assert [document.doc_id for document in data.documents] == [
+        *(f"ir_datasets:{LOCAL}/{n}" for n in (7, 8, 9)),
+        *(f"lines/d{n}" for n in (7, 8, 9)),
+    ]
+
+
+def test_a_folder_whose_name_has_a_comma_is_one_set_of_the_hubs_library(load, tmp_path):
+    folder = write(tmp_path / "tea, old", HUB_FILES)
+    assert texts_of(load_dataset(f"hub:{folder}")) == list(TEXTS.values())
 
 
 def test_judgements_of_queries_that_ir_datasets_does_not_hold_are_told(load, caplog):
@@ -211,7 +251,7 @@ def test_a_damaged_set_loads_right_or_is_refused_by_name(load, tmp_path, library
     if case.startswith("same"):
         data = load(changed)
         assert texts_of(data) == list(TEXTS.values())
-        assert evidence_of(data) == EVIDENCE | {"q3": [TEXTS["9"]] if library == "hub" else []}
+        assert evidence_of(data) == EVIDENCE | ({"q3": [TEXTS["9"]]} if library == "hub" else {})
         assert [q.text for q in data.questions[:2]] == [question for question, _ in QUESTIONS.values()]
         return
     with pytest.raises(CoragError) as refusal:
