@@ -31,7 +31,7 @@ from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
 from corag_ray.models.torch_setup import Compute, native_dtype
-from corag_ray.prompts import PROMPTS
+from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
 
 EMBEDDERS: Mapping[str, PackagedModel] = {"minilm": MINILM}
@@ -61,26 +61,35 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
 }
 """Strategies by the kind that a configuration names."""
 
-COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "numpy")
-"""Packages whose versions can change a number."""
+COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "numpy", "rouge-score")
+"""Packages whose versions can change a number of any run."""
 
 
 def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     """By reranker of the configuration, what its class declares: tables that speak of order must say who scored."""
-    classes = {name: _reranker_class(config, name) for name in sorted(_rerankers_of(config))}
+    classes = {name: _reranker_class(config, name) for name in sorted(config.rerankers)}
     return {n: {"order_sensitive": c.order_sensitive, "monotone": c.monotone} for n, c in classes.items()}
 
 
 def calibrations(config: Config) -> dict[str, Calibration | None]:
     """By reranker of the configuration, the curve fitted for the revision of the model that it uses here."""
-    return {name: _calibration(config, name) for name in sorted(_rerankers_of(config))}
+    return {name: _calibration(config, name) for name in sorted(config.rerankers)}
 
 
 def settle(config: Config) -> Config:
-    """The configuration with its number type decided: called once, in the driver, so that all processes agree."""
-    if config.dtype != "auto" and not config.deterministic:
-        return config
-    return config.model_copy(update={"dtype": "float32" if config.deterministic else native_dtype()})
+    """The configuration with its number type decided and its folders of models told from the root of the file system.
+
+    Called once, in the driver, so that all processes agree: an actor on a cluster has a working folder of its own.
+    """
+    own = {n: e.model_copy(update={"folder": e.folder.resolve()}) for n, e in config.cross_encoders.items()}
+    changes: dict[str, Any] = {"cross_encoders": own}
+    if config.deterministic or config.dtype == "auto":
+        changes["dtype"] = "float32" if config.deterministic else native_dtype()
+    server = config.generation.server
+    if server is not None and server.tokenizer is not None:
+        server = server.model_copy(update={"tokenizer": server.tokenizer.resolve()})
+        changes["generation"] = config.generation.model_copy(update={"server": server})
+    return config.model_copy(update=changes)
 
 
 def compute(config: Config) -> Compute:
@@ -140,7 +149,7 @@ def build_selector(
         index_version=index.version,
         first_stage=index.first_stage,
         vectors=index.dense.vectors,
-        rerankers={name: _build_reranker(config, name, embedder, index) for name in sorted(_rerankers_of(config))},
+        rerankers={name: _build_reranker(config, name, embedder, index) for name in sorted(config.rerankers)},
         tokenizer=build_tokenizer(config),
         prompt=PROMPTS[config.generation.prompt],
         methods={name: build_method(method, config.seed) for name, method in config.methods.items()},
@@ -184,28 +193,27 @@ def _cost_tokenizer(config: Config) -> str:
     return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
 
 
-def default_index_folder(root: Path, config: Config, dataset: Dataset) -> Path:
-    """Where the index of a data set of this name is kept, by its settings: a changed corpus is a new version in it."""
-    settings = dataclasses.asdict(index_spec(config, dataset)) | {"corpus": None}
-    spec = json.dumps(settings, sort_keys=True)
-    return root / "indexes" / f"{dataset.name}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
-
-
 def run_fingerprint(config: Config, dataset: Dataset) -> str:
     """Hash of what a row's numbers depend on.
 
     Names stand for code that can change under them, so what they stand for is hashed: the presets' values, the prompt
-    as it renders, the versions of the stored formats and of the libraries that compute.
+    as it renders, the versions of the stored formats and of the libraries that compute. Folders stand for the files in
+    them.
     """
+    prompt = PROMPTS[config.generation.prompt]
     parts = [
         settle(config).numbers,
         [m.strategy and dataclasses.asdict(_params(m.strategy, config.seed)) for m in config.methods.values()],
-        PROMPTS[config.generation.prompt]("question", ["passage"], "en"),
+        [prompt("question", passages, language) for language in LANGUAGES for passages in (["passage"], None)],
         dataset.fingerprint,
         dataset.questions_fingerprint,
         EMBEDDERS[config.embedder].revision,
         GENERATORS[config.generation.model].revision,
-        [_weights_hash(config.cross_encoders[name].folder) for name in _cross_encoders_of(config)],
+        _cost_tokenizer(config),
+        [
+            (_weights_hash(config.cross_encoders[name].folder), package_version("FlagEmbedding"))
+            for name in _cross_encoders_of(config)
+        ],
         [curve and dataclasses.asdict(curve) for curve in calibrations(config).values()],
         [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
         [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
@@ -236,7 +244,7 @@ def prepare_weights(config: Config) -> None:
     _look_up("embedder", config.embedder, EMBEDDERS).folder()
     generator = _look_up("generator", config.generation.model, GENERATORS)
     server = config.generation.server
-    if server is None or "query_likelihood" in _rerankers_of(config):
+    if server is None or "query_likelihood" in config.rerankers:
         generator.folder()
     folder = server.tokenizer if server else None
     if folder is not None and not (folder / "tokenizer.json").is_file():
@@ -276,11 +284,7 @@ def _params(strategy: PlainStrategy | PolicyTreeStrategy, seed: int) -> Any:
 
 
 def _cross_encoders_of(config: Config) -> list[str]:
-    return sorted(_rerankers_of(config) & set(config.cross_encoders))
-
-
-def _rerankers_of(config: Config) -> set[str]:
-    return {method.reranker for method in config.methods.values() if method.strategy}
+    return sorted(config.rerankers & set(config.cross_encoders))
 
 
 def _reranker_class(config: Config, name: str) -> Any:
@@ -291,7 +295,7 @@ def _reranker_class(config: Config, name: str) -> Any:
 
 def _calibration(config: Config, name: str) -> Calibration | None:
     if name in config.cross_encoders:
-        return load_calibration(name, _weights_hash(config.cross_encoders[name].folder))
+        return None  # `jobs.fit_calibration` fits those that come with the package
     revisions = {
         "late_interaction": EMBEDDERS[config.embedder].revision,
         "pooled_embedding": EMBEDDERS[config.embedder].revision,

@@ -70,18 +70,16 @@ def ask(
     root: Root = RUNS,
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
-    from corag_ray.batch.index_folder import ensure_index, without_deleted
+    from corag_ray.batch.index_folder import ensure_index, open_corpus
     from corag_ray.build import (
         build_answerer,
         build_embedder,
         build_selector,
-        default_index_folder,
         describe,
         index_spec,
         prepare_weights,
         settle,
     )
-    from corag_ray.datasets.load import load_dataset
     from corag_ray.prompts import LANGUAGES
     from corag_ray.reports.steps import Steps, render_steps
     from corag_ray.types import Question
@@ -96,10 +94,8 @@ def ask(
     run = run.model_copy(update={"methods": {method: run.methods[method]}})
     with _doing("reading the corpus"):
         prepare_weights(run)
-        dataset = load_dataset(run.dataset, questions=False)
+        dataset, folder = open_corpus(root, run, questions=False)
         run = settle(run)
-        folder = default_index_folder(root, run, dataset)
-        dataset = without_deleted(dataset, folder)
     with _bars() as bars:
         ensure_index(run, dataset, folder, _advance(bars, "indexing"))
     with _doing("loading index and models"):
@@ -161,20 +157,17 @@ def index(
 
     Only chunks of new and changed documents are embedded. Readers see the old version or the new one, never a mixture.
     """
-    from corag_ray.batch.index_folder import delete_documents, ensure_index, without_deleted
-    from corag_ray.build import default_index_folder, prepare_weights, settle
-    from corag_ray.datasets.load import load_dataset
+    from corag_ray.batch.index_folder import ensure_index, open_corpus
+    from corag_ray.build import prepare_weights, settle
     from corag_ray.indexing.versions import read_manifest
 
     run = load_config(config, {"dataset": data, "deterministic": deterministic})
     with _doing("reading the corpus"):
         prepare_weights(run)
-        dataset = load_dataset(run.dataset, questions=False)
+        dataset, folder = open_corpus(root, run, questions=False, delete=delete or (), restore=restore or ())
         run = settle(run)
-    folder = default_index_folder(root, run, dataset)
-    delete_documents(dataset, folder, delete or [], restore or [])
     with _bars() as bars:
-        updated = ensure_index(run, without_deleted(dataset, folder), folder, _advance(bars, "indexing"))
+        updated = ensure_index(run, dataset, folder, _advance(bars, "indexing"))
     word = f"Version {updated.version}, {updated.embedded} of {updated.chunks} chunks embedded"
     screen.print(f"{word if updated.changed else 'Already there'}: {folder}", markup=False)
     print(
@@ -207,9 +200,10 @@ def bench(
     opened = open_experiment(run, experiment.stem if experiment else None, root, out)
     kept = opened.count_answered()
     going_on = f", of which {kept} are answered already," if kept else ""
+    without = f", without {', '.join(opened.not_estimated)}" if opened.not_estimated else ""
     screen.print(
         f"{opened.num_questions} questions{going_on} x {len(run.methods)} methods, budget {run.budget_tokens} tokens; "
-        f"about {duration_text(opened.estimate_seconds())}. Run folder: {opened.run_folder}",
+        f"about {duration_text(opened.estimate_seconds())}{without}. Run folder: {opened.run_folder}",
         markup=False,
     )
     try:

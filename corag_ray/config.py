@@ -157,6 +157,10 @@ class Server(Section):
     concurrency: int = Field(8, ge=1, le=256, strict=True)
 
 
+NO_NUMBERS_OF_A_SERVER = {"tokenizer", "key_variable", "timeout_s", "attempts", "concurrency"}
+"""Settings of a server that change no answer; a tokenizer counts by its content, not by its folder."""
+
+
 class Generation(Section):
     """The answer: length, prompt, who writes it, and whether to write it at all.
 
@@ -208,9 +212,21 @@ class Config(Section):
     plan: Plan = Plan()
 
     @property
+    def rerankers(self) -> set[str]:
+        """The rerankers that a method asks."""
+        return {method.reranker for method in self.methods.values() if method.strategy}
+
+    @property
     def numbers(self) -> dict[str, Any]:
-        """What changes numbers, as JSON values. Left out: the plan, how many questions, how many failures are borne."""
-        return self.model_dump(mode="json", exclude={"plan", "limit", "max_failed_share"})
+        """What changes numbers, as JSON values.
+
+        Left out: the plan, how many questions, how many failures are borne, how patiently a server is asked, where
+        folders of models lie (their content counts), and cross-encoders that no method asks.
+        """
+        asked = {name: {"folder"} if name in self.rerankers else True for name in self.cross_encoders}
+        left_out: dict[str, Any] = dict.fromkeys(("plan", "limit", "max_failed_share"), True)
+        left_out |= {"generation": {"server": NO_NUMBERS_OF_A_SERVER}, "cross_encoders": asked}
+        return self.model_dump(mode="json", exclude=left_out)
 
 
 class _Loader(yaml.SafeLoader):

@@ -30,7 +30,8 @@ import psutil
 import typer
 
 from corag_ray.batch.estimate import duration_text, estimate_seconds
-from corag_ray.build import build_embedder, build_tokenizer, default_index_folder, index_spec, prepare_weights, settle
+from corag_ray.batch.index_folder import open_corpus
+from corag_ray.build import build_embedder, build_tokenizer, index_spec, prepare_weights, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config, load_config
 from corag_ray.datasets.load import DATA_VARIABLE, load_dataset
@@ -39,7 +40,7 @@ from corag_ray.errors import CoragError, DataError
 from corag_ray.indexing.build_index import SHARDS, all_shards, missing_shards
 from corag_ray.indexing.chunking import chunk_documents
 from corag_ray.indexing.open_index import OpenIndex, open_index
-from corag_ray.indexing.versions import UNFINISHED, next_version
+from corag_ray.indexing.versions import UNFINISHED, IndexSpec, next_version
 from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.protocols import Embedder
 from corag_ray.models.torch_setup import SLEEPING_THREADS
@@ -63,8 +64,7 @@ def main(
     seconds = 60 + estimate_seconds(config, 0, limit)
     print(f"{limit} chunks, killed once half-way and resumed: about {duration_text(seconds)}.", flush=True)
     queries = _in_new_process(_write_english, corpus, config, limit)  # all sets in memory are no part of the measuring
-    dataset = load_dataset(str(corpus), questions=False)
-    folder = default_index_folder(root, config, dataset)
+    dataset, folder = open_corpus(root, config, questions=False)
     shutil.rmtree(folder, ignore_errors=True)
 
     command = [sys.executable, "-m", "corag_ray.cli", "index", f"--data={corpus}", f"--root={root}"]
@@ -73,7 +73,7 @@ def main(
         at_kill = _kill_half_way(command, folder)
         built = _finish(command)
         seconds = time.perf_counter() - started
-        figures = _in_new_process(_search, folder, config, queries)
+        figures = _in_new_process(_search, folder, config, index_spec(config, dataset), queries)
     facts = {
         "chunks": built["chunks"],
         "documents": built["documents"],
@@ -159,10 +159,9 @@ def _finish(command: list[str]) -> dict[str, Any]:
     return built
 
 
-def _search(folder: Path, config: Config, queries: Sequence[str]) -> dict[str, float]:
+def _search(folder: Path, config: Config, spec: IndexSpec, queries: Sequence[str]) -> dict[str, float]:
     """Open the finished index and measure it."""
     embedder = build_embedder(config)
-    spec = index_spec(config, load_dataset(config.dataset, questions=False))
     index = open_index(folder, spec, embedder, config.retrieval.kind)
     return _time(index, embedder, queries) | {"recall_at_60": _recall(index, embedder, queries)}
 

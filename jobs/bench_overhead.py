@@ -17,19 +17,11 @@ import typer
 
 from corag_ray.batch.benchmark import group_rows, groups_of, open_run, run_benchmark
 from corag_ray.batch.estimate import duration_text
-from corag_ray.batch.index_folder import ensure_index
-from corag_ray.build import (
-    build_selector,
-    default_index_folder,
-    index_spec,
-    prepare_weights,
-    run_fingerprint,
-    settle,
-)
+from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.build import build_selector, index_spec, prepare_weights, run_fingerprint, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config, load_config
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.datasets.load import load_dataset
 from corag_ray.evaluation.row_log import Row, SelectedChunk
 
 ALLOWED_RATIO, ALLOWED_SECONDS = 1.15, 30.0
@@ -43,8 +35,7 @@ def main(
     """Time both sides and print their ratio."""
     config = settle(load_config(None, {"dataset": data, "limit": limit, "generation": {"enabled": False}}))
     prepare_weights(config)
-    dataset = load_dataset(data)
-    index_folder = default_index_folder(root, config, dataset)
+    dataset, index_folder = open_corpus(root, config)
     questions = len(dataset.questions[:limit])
     print(f"{questions} questions, two sides: about {duration_text(40 + 0.6 * questions)} once the index is there.")
     ensure_index(config, dataset, index_folder)

@@ -17,14 +17,13 @@ from typing import Annotated
 import typer
 
 from corag_ray.batch.estimate import duration_text, generator_seconds
-from corag_ray.batch.index_folder import ensure_index
-from corag_ray.build import build_embedder, default_index_folder, index_spec, prepare_weights, settle
+from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.build import build_embedder, index_spec, prepare_weights, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import load_config
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch, SearchParams
 from corag_ray.core.strategy import Candidates
-from corag_ray.datasets.load import load_dataset
 from corag_ray.indexing.open_index import open_index
 from corag_ray.models.packaged import SMOLLM2
 from corag_ray.models.query_likelihood import PreparedLikelihood, QueryLikelihood
@@ -98,10 +97,9 @@ def main(
     """Run both searches and print tokens, bounds and ratios."""
     config = settle(load_config(None, {"dataset": data, "dtype": "float32"}))
     prepare_weights(config)
-    dataset = load_dataset(data)
+    dataset, folder = open_corpus(root, config)
     tokens = limit * (10 * 300 + 4 * 400) + limit * 14 * 170  # rounds of whole sequences, and of their last chunks
     print(f"{limit} candidates, two searches, two sides: about {duration_text(generator_seconds(tokens, threads))}.")
-    folder = default_index_folder(root, config, dataset)
     ensure_index(config, dataset, folder)
     index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
     question = dataset.questions[0].text

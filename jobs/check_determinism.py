@@ -20,11 +20,11 @@ import typer
 import yaml
 
 from corag_ray.batch.estimate import duration_text
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.batch.row_writer import ROWS
-from corag_ray.build import build_selector, default_index_folder, index_spec, settle
+from corag_ray.build import build_selector, index_spec, settle
 from corag_ray.cli import reporting_errors
 from corag_ray.config import load_config
-from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import CoragError
 from corag_ray.evaluation.row_log import Row, read_rows
 
@@ -41,9 +41,6 @@ def main(
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Run the benchmark twice, once killed, compare the rows, and ask every question alone."""
-    dataset = load_dataset(data)
-    limit = min(limit, len(dataset.questions))
-    print(f"{limit} questions, three times: about {duration_text(60 + 6 * limit)} once the index is there.", flush=True)
     settings = {
         "dataset": data,
         "deterministic": True,
@@ -51,6 +48,10 @@ def main(
         "group_size": GROUP_SIZE,
         "generation": {"max_new_tokens": max_new_tokens},
     }
+    config = settle(load_config(None, settings))
+    dataset, folder = open_corpus(root, config)
+    limit = min(limit, len(dataset.questions))
+    print(f"{limit} questions, three times: about {duration_text(60 + 6 * limit)} once the index is there.", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "check.yaml"
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -61,8 +62,7 @@ def main(
         _run([*command, f"--out={killed}"])
         rows, resumed = read_rows(whole / ROWS), read_rows(killed / ROWS)
 
-    config = settle(load_config(None, settings))
-    selector = build_selector(config, default_index_folder(root, config, dataset), index_spec(config, dataset))
+    selector = build_selector(config, folder, index_spec(config, dataset))
     differ = 0
     for row, question in zip(rows, dataset.questions, strict=False):
         [choices] = selector.select([question])

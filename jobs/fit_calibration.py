@@ -22,13 +22,12 @@ import typer
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from corag_ray.batch.index_folder import ensure_index
-from corag_ray.build import EMBEDDERS, GENERATORS, build_embedder, default_index_folder, index_spec, prepare_weights
+from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.build import EMBEDDERS, GENERATORS, build_embedder, index_spec, prepare_weights
 from corag_ray.build import compute as compute_of
 from corag_ray.cli import reporting_errors
 from corag_ray.config import load_config
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import DataError
 from corag_ray.evaluation.evidence import covers
 from corag_ray.indexing.open_index import OpenIndex, open_index
@@ -80,8 +79,7 @@ def main(
     for name in names:
         config = load_config(None, {"dataset": name, "dtype": "float32", "plan": {"threads": threads}})
         prepare_weights(config)
-        dataset = load_dataset(name)
-        folder = default_index_folder(root, config, dataset)
+        dataset, folder = open_corpus(root, config)
         ensure_index(config, dataset, folder)
         embedder = build_embedder(config)
         index = open_index(folder, index_spec(config, dataset), embedder, config.retrieval.kind)

@@ -117,7 +117,11 @@ def test_a_stopped_run_says_what_is_kept(monkeypatch, capsys, tmp_path):
         raise KeyboardInterrupt
 
     opened = SimpleNamespace(
-        num_questions=8, run_folder=tmp_path, count_answered=lambda: 6, estimate_seconds=lambda: 60.0
+        num_questions=8,
+        run_folder=tmp_path,
+        count_answered=lambda: 6,
+        estimate_seconds=lambda: 60.0,
+        not_estimated=["the cross-encoders", "the server's answers"],
     )
     monkeypatch.setattr(experiment, "open_experiment", lambda *args: opened)
     monkeypatch.setattr(experiment, "run_experiment", stop)
@@ -125,6 +129,7 @@ def test_a_stopped_run_says_what_is_kept(monkeypatch, capsys, tmp_path):
     code, out, err = corag(monkeypatch, capsys, "bench")
     assert (code, out) == (130, "")
     assert "8 questions, of which 6 are answered already, x 4 methods" in err
+    assert "about 60 seconds, without the cross-encoders, the server's answers. Run folder: " in err
     assert f"Stopped: 6 of 8 questions are kept in {tmp_path}; the same command goes on." in err
 
 

@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corag_ray.batch.estimate import estimate_seconds
-from corag_ray.batch.index_folder import ensure_index, without_deleted
+from corag_ray.batch.estimate import estimate_seconds, not_estimated
+from corag_ray.batch.index_folder import ensure_index, open_corpus
 from corag_ray.batch.progress import Advance
 from corag_ray.batch.row_writer import count_rows
 from corag_ray.build import (
     calibrations,
-    default_index_folder,
     index_spec,
     prepare_weights,
     reranker_traits,
@@ -23,7 +22,6 @@ from corag_ray.build import (
 )
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import CoragError
 from corag_ray.evaluation.evidence import answering_evidence, evidence_recall
 from corag_ray.evaluation.intervals import mean
@@ -34,7 +32,7 @@ from corag_ray.evaluation.summary import Summary
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import MANIFEST as INDEX_MANIFEST
-from corag_ray.indexing.versions import find_version, holds_version, read_json
+from corag_ray.indexing.versions import find_version, holds_version, is_finished, read_json
 from corag_ray.reports.html import write_report
 from corag_ray.reports.table import markdown_table
 from corag_ray.types import Question
@@ -71,11 +69,17 @@ class Experiment:
         return min(count_rows(self.run_folder), self.num_questions)
 
     def estimate_seconds(self) -> float:
-        """Seconds to the report, for what is not there yet."""
-        is_there = holds_version(self.index_folder, index_spec(self.config, self.dataset))
-        characters = 0 if is_there else sum(len(d.text) for d in self.dataset.documents)
+        """Seconds to the report, for what is not there yet and is not named by `not_estimated`."""
+        characters = 0 if is_finished(self.index_folder) else sum(len(d.text) for d in self.dataset.documents)
         chunks = characters / 4.2 / self.config.chunking.size_tokens  # about 4.2 characters a token in English
         return estimate_seconds(self.config, self.num_questions - self.count_answered(), int(chunks))
+
+    @property
+    def not_estimated(self) -> list[str]:
+        """What takes time besides `estimate_seconds`: how much of an old index can stay is not known before."""
+        is_there = holds_version(self.index_folder, index_spec(self.config, self.dataset))
+        updates = ["the index's update"] if is_finished(self.index_folder) and not is_there else []
+        return updates + not_estimated(self.config)
 
 
 def open_experiment(config: Config, name: str | None, root: Path, run_folder: Path | None = None) -> Experiment:
@@ -88,10 +92,8 @@ def open_experiment(config: Config, name: str | None, root: Path, run_folder: Pa
         run_folder: where the run is kept, instead of a folder under `root` named for the configuration.
     """
     prepare_weights(config)
-    dataset = load_dataset(config.dataset)
+    dataset, index_folder = open_corpus(root, config)
     config = settle(config)
-    index_folder = default_index_folder(root, config, dataset)
-    dataset = without_deleted(dataset, index_folder)
     name = name or dataset.name
     chosen = run_folder or root / f"{name}-{run_fingerprint(config, dataset)[:8]}"
     return Experiment(name, config, dataset, index_folder, chosen)

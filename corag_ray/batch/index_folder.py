@@ -1,11 +1,17 @@
-"""The index folder of a data set: made, brought up to date, documents left out; a killed build goes on where it was."""
+"""A data set and its index folder: documents left out, the index made or brought up to date.
+
+    ROOT/indexes/NAME-SOURCE-SETTINGS/    an index; a changed corpus is a new version in it
+    ROOT/deleted/NAME-SOURCE/             which documents stay out, under any settings
+
+SOURCE is a hash of where the data lie: two folders of one name have nothing in common.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
@@ -13,6 +19,7 @@ from corag_ray.batch.progress import Advance, untold
 from corag_ray.build import build_embedder, build_tokenizer, index_spec
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
+from corag_ray.datasets.load import load_dataset, source_of
 from corag_ray.errors import DataError
 from corag_ray.indexing.build_index import Shard, Updated, embed_shard, unchanged, update_index
 from corag_ray.indexing.deleted import change_deleted, deleted_documents
@@ -22,6 +29,37 @@ from corag_ray.indexing.versions import IndexSpec
 
 SHARDS_WITHOUT_RAY = 1
 """So few are embedded here, sooner than Ray and its workers are up."""
+
+
+def open_corpus(
+    root: Path,
+    config: Config,
+    *,
+    questions: bool = True,
+    delete: Collection[str] = (),
+    restore: Collection[str] = (),
+) -> tuple[Dataset, Path]:
+    """The configuration's data set without its deleted documents, and its index folder: all that indexing starts from.
+
+    Args:
+        root: folder of runs and indexes.
+        config: which data, and what the index depends on.
+        questions: whether they are wanted.
+        delete: ids of documents that are to stay out from now on.
+        restore: ids of deleted documents that are to come back.
+
+    Raises:
+        ConfigError: there is no such data set.
+        DataError: the data set is damaged, an id is unknown (then nothing is noted), or no document is left.
+    """
+    dataset = load_dataset(config.dataset, questions=questions)
+    deleted = _named(root / "deleted", dataset, source_of(config.dataset))
+    if delete or restore:
+        with locked(deleted):
+            change_deleted(deleted, {document.doc_id for document in dataset.documents}, delete, restore)
+    dataset = without_documents(dataset, deleted_documents(deleted))
+    settings = dataclasses.asdict(index_spec(config, dataset)) | {"corpus": None}
+    return dataset, _named(root / "indexes", dataset, source_of(config.dataset), json.dumps(settings, sort_keys=True))
 
 
 def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advance = untold) -> Updated:
@@ -50,32 +88,39 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
         return update_index(folder, dataset.documents, spec, build_tokenizer(config), embed)
 
 
-def without_deleted(dataset: Dataset, folder: Path) -> Dataset:
-    """The data set without the documents that were deleted from its index in `folder`.
+def without_documents(dataset: Dataset, doc_ids: Collection[str]) -> Dataset:
+    """The data set as if it had never held the given documents: evidence in them counts as missing.
 
     Raises:
         DataError: nothing is left.
     """
-    gone = deleted_documents(folder)
-    kept = tuple(document for document in dataset.documents if document.doc_id not in gone)
-    if len(kept) == len(dataset.documents):
+    gone = {document.doc_id for document in dataset.documents}.intersection(doc_ids)
+    if not gone:
         return dataset
-    if not kept:
+    if len(gone) == len(dataset.documents):
         raise DataError("every document of the corpus was deleted from the index: restore one with --restore.")
-    absent = sorted(gone & {document.doc_id for document in dataset.documents})
-    fingerprint = hashlib.sha256(json.dumps([dataset.fingerprint, absent]).encode()).hexdigest()[:16]
-    return replace(dataset, documents=kept, fingerprint=fingerprint)
+    questions = tuple(
+        dataclasses.replace(question, evidence=tuple(e for e in question.evidence if e.span.doc_id not in gone))
+        for question in dataset.questions
+    )
+    lost = sum(len(question.evidence) for question in dataset.questions) - sum(len(q.evidence) for q in questions)
+    return dataclasses.replace(
+        dataset,
+        documents=tuple(document for document in dataset.documents if document.doc_id not in gone),
+        questions=questions,
+        missing_evidence=dataset.missing_evidence + lost,
+        fingerprint=_hash(dataset.fingerprint, *sorted(gone)),
+        questions_fingerprint=_hash(dataset.questions_fingerprint, *sorted(gone)),
+    )
 
 
-def delete_documents(dataset: Dataset, folder: Path, delete: Collection[str], restore: Collection[str]) -> None:
-    """Note which documents the index in `folder` must not hold (any more, or again); `ensure_index` carries it out.
+def _named(parent: Path, dataset: Dataset, *told_apart_by: str) -> Path:
+    """A folder with the data set's name and a hash of each thing that it must be told apart by."""
+    return parent / "-".join([dataset.name, *(_hash(thing)[:8] for thing in told_apart_by)])
 
-    Raises:
-        DataError: an id is unknown; then nothing is noted.
-    """
-    if delete or restore:
-        with locked(folder):
-            change_deleted(folder, {document.doc_id for document in dataset.documents}, delete, restore)
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def _embed_here(

@@ -11,6 +11,7 @@ from pathlib import Path
 from corag_ray.batch.folder_lock import locked
 from corag_ray.errors import DataError
 from corag_ray.evaluation.row_log import Row, read_rows
+from corag_ray.indexing.durable import write_atomically
 
 ROWS = "rows.jsonl"
 
@@ -98,9 +99,7 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
 
 
 def _replace(path: Path, rows: Sequence[Row]) -> None:
-    scratch = path.with_suffix(".partial")
-    scratch.write_text("".join(map(_line, rows)), encoding="utf-8")
-    scratch.replace(path)
+    write_atomically(path, "".join(map(_line, rows)))
 
 
 def _line(row: Row) -> str:

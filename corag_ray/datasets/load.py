@@ -65,6 +65,15 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
     raise DataError(f"{folder} {found}; a folder must hold one of: {'; '.join([*LAYOUTS, DOCUMENTS])}.")
 
 
+def source_of(name_or_path: str) -> str:
+    """Where a data set lies: a folder by its resolved path, a library's set and the sample by name."""
+    parts = _parts(name_or_path)
+    if len(parts) > 1:
+        return ",".join(map(source_of, parts))
+    is_named = name_or_path == SAMPLE or name_or_path.partition(":")[0] in LIBRARIES
+    return name_or_path if is_named else str(_find_folder(name_or_path).resolve())
+
+
 def _parts(names: str) -> list[str]:
     """The names that commas part; a folder that is there is one name, whatever commas its own has.
 

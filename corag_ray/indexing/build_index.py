@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from corag_ray.errors import DataError
 from corag_ray.indexing.changes import NEW, DocumentHashes, chunk_changes, rows_before
+from corag_ray.indexing.durable import put_in_place, to_disk
 from corag_ray.indexing.merge import (
     CHUNKS,
     DOCUMENTS,
+    LEXICAL,
     TOKEN_BYTES,
     TOKENS,
     VECTOR,
@@ -44,6 +46,7 @@ from corag_ray.indexing.versions import (
     next_version,
     publish,
     read_json,
+    sync,
     write_json,
 )
 from corag_ray.models.lexical import LexicalIndex
@@ -51,7 +54,6 @@ from corag_ray.models.protocols import Embedder, PromptTokenizer
 from corag_ray.types import Document
 
 CHUNKS_A_SHARD = 256
-LEXICAL = "lexical"
 STARTED, ROWS_BEFORE, SHARDS = "started.json", "rows_before.npy", "shards"
 """Under `UNFINISHED`: what is built and from which version; where each row comes from; embedded chunks."""
 
@@ -138,6 +140,8 @@ def start_version(index: Path, documents: Iterable[Document], spec: IndexSpec, t
     (version / UNFINISHED / SHARDS).mkdir(parents=True)
     rows = _write_corpus(version, documents, spec, tokenizer, base)
     np.save(version / UNFINISHED / ROWS_BEFORE, rows)
+    sync(version)
+    to_disk(version / UNFINISHED / ROWS_BEFORE)
     write_json(started, asdict(spec) | {"base": base.name if base else None})
     return version
 
@@ -175,8 +179,8 @@ def embed_shard(version: Path, store: ChunkStore, shard: Shard, spec: IndexSpec,
     }
     target = shard.path(version)
     scratch = target.with_suffix(".partial")
-    pq.write_table(pa.table(columns), scratch, compression="none")
-    scratch.replace(target)
+    pq.write_table(pa.table(columns), scratch, compression="none", write_page_checksum=True)
+    put_in_place(scratch, target)
     return len(texts)
 
 
@@ -195,6 +199,7 @@ def finish_version(version: Path, spec: IndexSpec) -> None:
     content = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()[:8]
     facts: dict[str, object] = {"version": f"{int(version.name)}-{content}", "chunks": len(store), "dim": dim}
     facts |= {"documents": len(DocumentHashes.load(version / DOCUMENTS)), "token_vectors": stored}
+    sync(version)
     write_json(version / MANIFEST, asdict(spec) | facts | {"windowed_chunks": windowed})
 
 
@@ -253,7 +258,7 @@ def _rows_to_embed(version: Path) -> NDArray[np.int64]:
 def _is_readable(shard: Path) -> bool:
     """Whether a shard is there and whole; one that is not is embedded again."""
     try:
-        pq.read_metadata(shard)
+        pq.read_table(shard, page_checksum_verification=True)
     except (OSError, pa.ArrowInvalid):
         return False
     return True

@@ -1,4 +1,4 @@
-"""Documents that were deleted from an index by their ids: they stay out of it while the corpus still holds them."""
+"""Documents that were deleted by their ids: they stay out of every index of a data set that still holds them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from corag_ray.indexing.versions import read_json, write_json
 DELETED = "deleted.json"
 
 
-def deleted_documents(index: Path) -> frozenset[str]:
-    """The ids of the deleted documents.
+def deleted_documents(folder: Path) -> frozenset[str]:
+    """The ids of the documents that the list in `folder` names; none where there is no list.
 
     Raises:
         DataError: the file that lists them is damaged.
     """
-    path = index / DELETED
+    path = folder / DELETED
     if not path.exists():
         return frozenset()
     ids = read_json(path).get("doc_ids")
@@ -26,11 +26,11 @@ def deleted_documents(index: Path) -> frozenset[str]:
     return frozenset(ids)
 
 
-def change_deleted(index: Path, known: Iterable[str], delete: Iterable[str], restore: Iterable[str]) -> None:
-    """Delete and restore documents by id: all of them, or none if an id is wrong; the next update carries it out.
+def change_deleted(folder: Path, known: Iterable[str], delete: Iterable[str], restore: Iterable[str]) -> None:
+    """Delete and restore documents by id: all of them, or none if an id is wrong; indexes follow at their next update.
 
     Args:
-        index: the index's folder, held by the caller against other writers.
+        folder: where the list is kept, held by the caller against other writers.
         known: ids of all documents that the corpus holds.
         delete: ids that are to go.
         restore: ids that were deleted and are to come back.
@@ -38,7 +38,7 @@ def change_deleted(index: Path, known: Iterable[str], delete: Iterable[str], res
     Raises:
         DataError: an id to delete is not in the corpus, or one to restore was not deleted.
     """
-    before = deleted_documents(index)
+    before = deleted_documents(folder)
     delete, restore = set(delete), set(restore)
     if strange := sorted(delete - set(known) - before):
         raise DataError(f"the corpus holds no document '{strange[0]}': nothing was deleted.")
@@ -46,4 +46,4 @@ def change_deleted(index: Path, known: Iterable[str], delete: Iterable[str], res
         raise DataError(f"the document '{strange[0]}' was not deleted: nothing was restored.")
     if both := sorted(delete & restore):
         raise DataError(f"the document '{both[0]}' cannot be deleted and restored at once: nothing was changed.")
-    write_json(index / DELETED, {"doc_ids": sorted((before | delete) - restore)})
+    write_json(folder / DELETED, {"doc_ids": sorted((before | delete) - restore)})

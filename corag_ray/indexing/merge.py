@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from corag_ray.indexing.changes import NEW, ROWS_A_BLOCK
 from corag_ray.models.index import DenseIndex
 
-CHUNKS, DOCUMENTS, DENSE = "chunks.arrow", "documents.parquet", "dense.faiss"
+CHUNKS, DOCUMENTS, DENSE, LEXICAL = "chunks.arrow", "documents.parquet", "dense.faiss", "lexical"
 TOKEN_VECTORS, TOKEN_OFFSETS = "token_vectors.npy", "token_offsets.npy"
 WINDOWED_ROWS = "windowed.npy"
 """For every row, whether its chunk is longer than the embedder's window."""

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from corag_ray.errors import DataError
-from corag_ray.indexing.build_index import LEXICAL
-from corag_ray.indexing.merge import CHUNKS, DENSE, TOKEN_OFFSETS, TOKEN_VECTORS
+from corag_ray.indexing.merge import CHUNKS, DENSE, LEXICAL, TOKEN_OFFSETS, TOKEN_VECTORS
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import MANIFEST, IndexSpec, find_version, read_json
 from corag_ray.models.index import DenseIndex, HybridIndex

@@ -11,7 +11,6 @@ one is kept, for readers that are just opening it; files that a reader has mappe
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from corag_ray.errors import DataError
 from corag_ray.indexing.chunking import Chunking
+from corag_ray.indexing.durable import to_disk, write_atomically
 
 SCHEMA_VERSION = 2
 CURRENT, VERSIONS, MANIFEST = "CURRENT", "versions", "manifest.json"
@@ -111,15 +111,21 @@ def next_version(index: Path) -> Path:
 
 def publish(index: Path, version: Path) -> None:
     """Make a finished version the current one: for every reader at once, and safe against a loss of power."""
-    for path in [version, *sorted(version.rglob("*"))]:
-        if UNFINISHED not in path.relative_to(version).parts:
-            _to_disk(path)
+    sync(version)
+    to_disk(version.parent)
     write_atomically(index / CURRENT, version.name + "\n")
     shutil.rmtree(version / UNFINISHED, ignore_errors=True)  # not before: until here, a killed build goes on from it
     others = sorted((v for v in _finished(index) if v != version), key=lambda v: v.name, reverse=True)
     for old in others[KEPT_VERSIONS - 1 :]:
         (old / MANIFEST).unlink()  # first: a half-removed folder must not look like a version
         shutil.rmtree(old)
+
+
+def sync(version: Path) -> None:
+    """Wait until a version's files are on the disk, but for those that only its building needs."""
+    for path in [version, *sorted(version.rglob("*"))]:
+        if UNFINISHED not in path.relative_to(version).parts:
+            to_disk(path)
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -140,15 +146,6 @@ def read_json(path: Path) -> dict[str, object]:
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a manifest, all or nothing."""
     write_atomically(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a small file so that it is there whole or as it was."""
-    scratch = path.with_suffix(".partial")
-    scratch.write_text(text, encoding="utf-8")
-    _to_disk(scratch)
-    scratch.replace(path)
-    _to_disk(path.parent)
 
 
 def _finished(index: Path) -> list[Path]:
@@ -175,11 +172,3 @@ def _fits(version: Path, spec: IndexSpec) -> bool:
 def _difference(found: Mapping[str, object], wanted: IndexSpec) -> str | None:
     """The first key of the specification whose value is another."""
     return next((key for key, value in asdict(wanted).items() if found.get(key) != value), None)
-
-
-def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -44,7 +44,6 @@ class PooledEmbedding:
         self._embedder = embedder
         self._vectors = vectors
         self._calibrated = calibration.calibrated if calibration else cut_to_unit
-        self.calibration_version = calibration.version if calibration else None
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPool:
         """The query is embedded; the candidates' vectors are those of the index."""

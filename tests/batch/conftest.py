@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiny_run import QUESTIONS, config_values, write_folder
 
-from corag_ray.build import default_index_folder
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.datasets.load import load_dataset
@@ -77,12 +77,13 @@ def asked(tiny_yaml: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
 
 
 @pytest.fixture(scope="session")
-def whole_run(asked: Asked, tiny_yaml: Path, tiny_config: Config, tiny_dataset: Dataset) -> Run:
+def whole_run(asked: Asked, tiny_yaml: Path, tiny_config: Config) -> Run:
     """An uninterrupted run to the report, over the index that `ask` built."""
     root = asked.root
     done = run_corag("bench", tiny_yaml, "--root", root, "--out", root / "run")
     assert done.returncode == 0, done.stderr
-    return Run(root, root / "run", default_index_folder(root, tiny_config, tiny_dataset), done.stdout)
+    _, index = open_corpus(root, tiny_config)
+    return Run(root, root / "run", index, done.stdout)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from corag_ray.batch import estimate
 from corag_ray.batch.experiment import REPORT, SUMMARY, TABLE, Experiment, run_experiment
 from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.row_writer import ROWS, open_row_writer
@@ -113,6 +114,16 @@ def test_passages_of_unanswerable_questions_are_no_evidence_to_be_covered(tmp_pa
     known = (dataclasses.replace(first, answerable=False), *others)
     _, figures = run(dataclasses.replace(experiment, dataset=dataclasses.replace(DATA, questions=known)))
     assert figures["coverable_evidence"] == pytest.approx(0.25)  # 1/2 and 0 are left
+
+
+def test_the_estimate_counts_a_first_index_and_says_that_an_update_is_not_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "_matrix_rate", lambda threads: 1e9)
+    there = opened(tmp_path)
+    changed = dataclasses.replace(there, dataset=dataclasses.replace(DATA, fingerprint="c1"))
+    first = dataclasses.replace(there, index_folder=tmp_path / "none")
+    long = dataclasses.replace(first, dataset=dataclasses.replace(DATA, documents=(Document("d", "a" * 10_000),)))
+    assert [e.not_estimated for e in (there, changed, first)] == [[], ["the index's update"], []]
+    assert there.estimate_seconds() == changed.estimate_seconds() < long.estimate_seconds()
 
 
 def test_without_marked_evidence_nothing_is_said_of_what_could_be_covered(tmp_path):

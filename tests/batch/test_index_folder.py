@@ -1,12 +1,17 @@
 """The index of a data set: built once, brought up to date, and refused where it does not fit."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_run import config_values, write_folder
 
-from corag_ray.batch.index_folder import delete_documents, ensure_index, without_deleted
-from corag_ray.build import build_embedder, default_index_folder, index_spec
+from corag_ray.batch.index_folder import ensure_index, open_corpus, without_documents
+from corag_ray.build import build_embedder, index_spec
+from corag_ray.config import Config
+from corag_ray.datasets.load import DATA_VARIABLE
 from corag_ray.errors import DataError
 from corag_ray.indexing.merge import CHUNKS, DENSE, TOKEN_OFFSETS, TOKEN_VECTORS
 from corag_ray.indexing.open_index import open_index
@@ -51,11 +56,39 @@ def test_an_index_of_other_settings_is_refused_by_name(tiny_index, tiny_config, 
         ensure_index(other, tiny_dataset, tiny_index)
 
 
-def test_a_changed_corpus_keeps_its_folder_and_other_settings_have_another(tmp_path, tiny_config, tiny_dataset):
-    folder = default_index_folder(tmp_path, tiny_config, tiny_dataset)
-    assert default_index_folder(tmp_path, tiny_config, dataclasses.replace(tiny_dataset, fingerprint="x")) == folder
-    other = tiny_config.model_copy(update={"chunking": dataclasses.replace(tiny_config.chunking, size_tokens=33)})
-    assert default_index_folder(tmp_path, other, tiny_dataset) != folder
+def write_in(parent, name):
+    parent.mkdir()
+    return write_folder(parent / name)
+
+
+def config_of(data, **changes):
+    return Config.model_validate(config_values(data) | changes)
+
+
+def test_a_changed_corpus_keeps_its_folder_and_other_settings_have_another(tmp_path):
+    data = write_folder(tmp_path / "tiny")
+    _, folder = open_corpus(tmp_path, config_of(data))
+    with (data / "corpus.jsonl").open("a") as corpus:
+        corpus.write(json.dumps({"passage_id": "new", "text": "All new."}) + "\n")
+    assert open_corpus(tmp_path, config_of(data))[1] == folder
+    assert open_corpus(tmp_path, config_of(data, chunking={"size_tokens": 33}))[1] != folder
+
+
+def test_a_folder_is_the_same_however_it_is_named_and_another_one_of_its_name_has_its_own_index(tmp_path, monkeypatch):
+    first, second = (write_in(tmp_path / parent, "tiny") for parent in ("a", "b"))
+    monkeypatch.setenv(DATA_VARIABLE, str(first.parent))
+    monkeypatch.chdir(tmp_path)
+    places = [open_corpus(tmp_path, config_of(name))[1] for name in (first, "tiny", "a/../a/tiny", second)]
+    assert places[0] == places[1] == places[2] != places[3]
+    assert {place.name.rsplit("-", 2)[0] for place in places} == {"tiny"}
+    assert places[0].name.split("-")[2] == places[3].name.split("-")[2]  # the settings are the same
+
+
+def test_several_names_are_one_corpus_that_is_told_by_the_places_of_all(tmp_path):
+    a, b, c = (write_in(tmp_path / parent, name) for parent, name in (("one", "x"), ("two", "y"), ("other", "y")))
+    together = [open_corpus(tmp_path, config_of(names))[1].name for names in (f"{a},{b}", f"{a}, {b}", f"{a},{c}")]
+    assert together[0] == together[1] != together[2]
+    assert [name.split("-")[0] for name in together] == ["x+y"] * 3
 
 
 def test_an_update_embeds_what_changed_and_equals_a_fresh_build(tiny_config, tiny_dataset, tmp_path):
@@ -77,25 +110,59 @@ def test_an_update_embeds_what_changed_and_equals_a_fresh_build(tiny_config, tin
 
 
 def test_a_document_deleted_by_id_stays_out_until_it_is_restored(tiny_config, tiny_dataset, tmp_path):
-    whole = ensure_index(tiny_config, tiny_dataset, tmp_path)
-    gone = tiny_dataset.documents[0].doc_id
-    delete_documents(tiny_dataset, tmp_path, [gone], [])
-    left = without_deleted(tiny_dataset, tmp_path)
-    assert [d.doc_id for d in left.documents] == [d.doc_id for d in tiny_dataset.documents[1:]]
-    assert left.fingerprint != tiny_dataset.fingerprint
-    assert left.questions == tiny_dataset.questions
-    after = ensure_index(tiny_config, left, tmp_path)
+    data, folder = open_corpus(tmp_path, tiny_config)
+    assert data == tiny_dataset
+    whole = ensure_index(tiny_config, data, folder)
+    gone = data.documents[0].doc_id
+    left, same = open_corpus(tmp_path, tiny_config, delete=[gone])
+    assert same == folder
+    assert [d.doc_id for d in left.documents] == [d.doc_id for d in data.documents[1:]]
+    assert open_corpus(tmp_path, tiny_config) == (left, folder)
+    after = ensure_index(tiny_config, left, folder)
     assert (after.embedded, after.changed) == (0, True)
-    assert gone not in {chunk.doc_id for chunk in chunks_of(tmp_path).take(range(after.chunks))}
-    delete_documents(tiny_dataset, tmp_path, [], [gone])
-    assert without_deleted(tiny_dataset, tmp_path) == tiny_dataset
-    assert ensure_index(tiny_config, tiny_dataset, tmp_path).version == whole.version
+    assert gone not in {chunk.doc_id for chunk in chunks_of(folder).take(range(after.chunks))}
+    assert open_corpus(tmp_path, tiny_config, restore=[gone]) == (data, folder)
+    assert ensure_index(tiny_config, data, folder).version == whole.version
 
 
-def test_a_corpus_whose_every_document_was_deleted_is_refused(tiny_dataset, tmp_path):
-    delete_documents(tiny_dataset, tmp_path, [d.doc_id for d in tiny_dataset.documents], [])
+def test_a_deletion_holds_under_other_settings_and_for_that_folder_of_the_name_alone(tmp_path):
+    data, other = (write_in(tmp_path / parent, "tiny") for parent in ("one", "other"))
+    open_corpus(tmp_path, config_of(data), delete=["tea"])
+    changes = ({"chunking": {"size_tokens": 33}}, {"deterministic": False, "dtype": "bfloat16"})
+    for config in (config_of(data), *(config_of(data, **change) for change in changes)):
+        for questions in (True, False):
+            assert "tea" not in {d.doc_id for d in open_corpus(tmp_path, config, questions=questions)[0].documents}
+    assert "tea" in {d.doc_id for d in open_corpus(tmp_path, config_of(other))[0].documents}
+
+
+def test_with_and_without_questions_what_is_left_is_one_corpus(tiny_config, tmp_path):
+    open_corpus(tmp_path, tiny_config, delete=["clock", "tea"])
+    asked, bare = (open_corpus(tmp_path, tiny_config, questions=questions)[0] for questions in (True, False))
+    assert asked.fingerprint == bare.fingerprint
+
+
+def test_evidence_in_a_deleted_document_is_missing_and_no_gold_passage(tiny_dataset):
+    # "harbour" holds the evidence of q8 and q6, one passage each.
+    left = without_documents(tiny_dataset, {"harbour", "unknown"})
+    assert [q.question_id for q in left.questions] == [q.question_id for q in tiny_dataset.questions]
+    assert {q.question_id for q in left.questions if not q.evidence} == {"q8", "q6"}
+    assert left.missing_evidence == tiny_dataset.missing_evidence + 2
+    assert left.fingerprint != tiny_dataset.fingerprint
+    assert left.questions_fingerprint != tiny_dataset.questions_fingerprint
+    assert without_documents(tiny_dataset, {"unknown"}) == tiny_dataset
+
+
+def test_whatever_makes_an_index_opens_its_corpus_without_deleted_documents():
+    root = Path(__file__).parents[2]
+    texts = {p: p.read_text("utf-8") for folder in ("corag_ray", "jobs") for p in (root / folder).rglob("*.py")}
+    makers = [path for path, text in texts.items() if "ensure_index(" in text and path.name != "index_folder.py"]
+    assert {path.name for path in makers} >= {"cli.py", "experiment.py", "fit_calibration.py", "bench_overhead.py"}
+    assert [p for p in makers if "open_corpus(" not in texts[p] or "load_dataset" in texts[p]] == []
+
+
+def test_a_corpus_whose_every_document_was_deleted_is_refused(tiny_config, tiny_dataset, tmp_path):
     with pytest.raises(DataError, match="every document of the corpus was deleted"):
-        without_deleted(tiny_dataset, tmp_path)
+        open_corpus(tmp_path, tiny_config, delete=[d.doc_id for d in tiny_dataset.documents])
 
 
 def test_a_shard_is_embedded_without_ray(tiny_config, tiny_dataset, tmp_path, monkeypatch):

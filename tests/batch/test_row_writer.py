@@ -1,6 +1,7 @@
 """The row log: whole groups or nothing, whatever a kill leaves behind."""
 
 import json
+import os
 
 import pytest
 
@@ -67,6 +68,15 @@ def test_cut_at_every_byte_the_log_keeps_whole_groups_only_and_is_completed_with
             for number in writer.missing_groups:
                 writer.append(rows_of(*GROUPS[number]))
         assert (tmp_path / ROWS).read_bytes() == whole, cut
+
+
+def test_a_rewritten_log_is_on_the_disk_before_it_takes_the_place_of_the_old_one(tmp_path, monkeypatch):
+    full_log(tmp_path)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    with open_row_writer(tmp_path, "ab", GROUPS):
+        assert synced == [(tmp_path / ROWS).stat().st_ino, tmp_path.stat().st_ino]
+    assert synced[2:] == [(tmp_path / ROWS).stat().st_ino, tmp_path.stat().st_ino]
 
 
 def test_a_run_that_fails_leaves_its_finished_groups(tmp_path):

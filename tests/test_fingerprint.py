@@ -1,0 +1,117 @@
+"""The fingerprint stands for what changes numbers, told by content: no folder's name, no patience, nothing unused."""
+
+import pytest
+
+from corag_ray import build
+from corag_ray.build import calibrations, prepare_weights, run_fingerprint, settle
+from corag_ray.config import Config
+from corag_ray.datasets.assemble import Dataset
+from corag_ray.errors import ConfigError
+from corag_ray.models.packaged import PackagedModel
+from corag_ray.types import Document, Question
+
+DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
+SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 100}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_unpacked(monkeypatch):
+    monkeypatch.setattr(PackagedModel, "folder", lambda model: None)
+
+
+def fingerprint(**values):
+    return run_fingerprint(Config.model_validate(values), DATA)
+
+
+def server(**changes):
+    return {"generation": {"server": SERVER | changes}}
+
+
+def cross_encoder(folder, **settings):
+    methods = {"m": {"strategy": {"kind": "ranked"}, "reranker": "mine"}}
+    return {"methods": methods, "cross_encoders": {"mine": {"folder": str(folder), **settings}}}
+
+
+def folders(root, file, *contents):
+    """Folders that hold one file each, of the given contents."""
+    made = [root / str(number) for number in range(len(contents))]
+    for folder, content in zip(made, contents, strict=True):
+        folder.mkdir()
+        (folder / file).write_text(content)
+    return made
+
+
+@pytest.mark.parametrize(
+    "patience", [{"timeout_s": 1}, {"attempts": 1}, {"concurrency": 1}, {"key_variable": "MY_KEY"}], ids=str
+)
+def test_how_patiently_a_server_is_asked_and_with_which_key_changes_no_number(patience):
+    assert fingerprint(**server(**patience)) == fingerprint(**server())
+
+
+def test_which_server_is_asked_for_which_model_changes_numbers():
+    changes = ({}, {"model": "n"}, {"context_window": 99}, {"base_url": "http://127.0.0.1:8/v1"})
+    assert len({fingerprint(), *(fingerprint(**server(**change)) for change in changes)}) == 5
+
+
+def test_a_cross_encoder_that_no_method_asks_changes_no_number():
+    assert fingerprint(cross_encoders={"unused": {"folder": "nowhere"}}) == fingerprint()
+
+
+def test_a_servers_tokenizer_is_known_by_its_content_and_not_by_its_folder(tmp_path):
+    made = folders(tmp_path, "tokenizer.json", "{}", "{}", "{ }")
+    same, again, other = (fingerprint(**server(tokenizer=str(folder))) for folder in made)
+    assert same == again != other
+    assert fingerprint(**server()) not in (same, other)
+
+
+def test_a_cross_encoder_is_known_by_its_files_and_its_window_and_not_by_its_folder(tmp_path):
+    made = folders(tmp_path, "weights", "1", "1", "2")
+    same, again, other = (fingerprint(**cross_encoder(folder)) for folder in made)
+    assert same == again
+    assert len({same, other, fingerprint(**cross_encoder(made[0], max_tokens=99))}) == 3
+
+
+@pytest.mark.parametrize(("package", "changes_any_run"), [("FlagEmbedding", False), ("rouge-score", True)])
+def test_the_versions_of_what_scores_answers_and_runs_cross_encoders_count_where_they_do(
+    tmp_path, monkeypatch, package, changes_any_run
+):
+    [folder] = folders(tmp_path, "weights", "1")
+    plain, reranked = fingerprint(), fingerprint(**cross_encoder(folder))
+    installed = build.package_version
+    monkeypatch.setattr(build, "package_version", lambda name: "99" if name == package else installed(name))
+    assert fingerprint(**cross_encoder(folder)) != reranked
+    assert (fingerprint() != plain) == changes_any_run
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "es"])
+@pytest.mark.parametrize("passages", [None, ["passage"]])
+def test_the_prompt_counts_in_every_language_and_without_passages(monkeypatch, language, passages):
+    before, seed = fingerprint(), build.PROMPTS["seed"]
+
+    def changed(question, given, asked_in):
+        return seed(question, given, asked_in) + "!" * ((given, asked_in) == (passages, language))
+
+    monkeypatch.setitem(build.PROMPTS, "seed", changed)
+    assert fingerprint() != before
+
+
+def test_folders_of_models_are_settled_from_the_root_so_that_an_actor_elsewhere_finds_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = Config.model_validate(cross_encoder("models/mine") | server(tokenizer="models/theirs"))
+    settled = settle(config)
+    assert settled.cross_encoders["mine"].folder == tmp_path.resolve() / "models" / "mine"
+    assert settled.generation.server.tokenizer == tmp_path.resolve() / "models" / "theirs"
+    monkeypatch.chdir("/")
+    assert settle(settled) == settled
+
+
+def test_a_folder_of_a_model_that_is_not_there_is_named_as_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"'mine': there is no folder models/mine\.$"):
+        prepare_weights(Config.model_validate(cross_encoder("models/mine")))
+    with pytest.raises(ConfigError, match=r"tokenizer: models/theirs has no tokenizer\.json"):
+        prepare_weights(Config.model_validate(server(tokenizer="models/theirs")))
+
+
+def test_a_cross_encoder_has_no_calibration_and_its_weights_are_not_read_for_one():
+    assert calibrations(Config.model_validate(cross_encoder("nowhere"))) == {"mine": None}
