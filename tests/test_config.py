@@ -1,4 +1,4 @@
-"""The schema: what is refused and how it is said, and what a fingerprint depends on."""
+"""The schema: what is refused and how it is said."""
 
 import dataclasses
 from pathlib import Path
@@ -13,11 +13,11 @@ from corag_ray.core.policy_tree import PRESETS
 from corag_ray.core.random_fill import RandomFill, RandomParams
 from corag_ray.core.strategy import Candidates
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.errors import ConfigError, MissingModelError
-from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.errors import ConfigError
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Document, Question
 
+DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
 EXPERIMENTS = sorted((Path(__file__).parents[1] / "jobs" / "experiments").glob("*.yaml"))
 
 
@@ -32,14 +32,6 @@ def refusal(tmp_path, text):
     assert message.endswith((".", "?"))
     assert str(path) in message
     return message.replace(str(path), "FILE")
-
-
-@pytest.fixture(autouse=True)
-def unpacked(monkeypatch):
-    """The packages whose weights were unpacked: in these tests nothing is."""
-    packages = []
-    monkeypatch.setattr(PackagedModel, "folder", lambda model: packages.append(model.package))
-    return packages
 
 
 def tree(**values):
@@ -275,96 +267,6 @@ def test_a_random_strategy_draws_by_the_runs_seed_unless_it_has_one_of_its_own()
             assert build.describe(config, name)["seed"] == str(expected)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"embedder": "minilmm"}, "unknown embedder 'minilmm'; did you mean 'minilm'?"),
-        ({"generation": {"model": "smollm"}}, "unknown generator 'smollm'; did you mean 'smollm2'?"),
-        ({"generation": {"prompt": "sed"}}, "unknown prompt 'sed'; did you mean 'seed'?"),
-        (
-            {"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": "late_interactions"}}},
-            "unknown reranker 'late_interactions'; did you mean 'late_interaction'?",
-        ),
-    ],
-)
-def test_prepare_weights_refuses_a_name_that_no_table_holds(unpacked, changes, message):
-    with pytest.raises(ConfigError) as caught:
-        prepare_weights(load_config(None, changes))
-    assert str(caught.value).startswith(message)
-
-
-def upper(reranker, **changes):
-    strategy = {"kind": "exhaustive", "changes": changes}
-    return {"methods": {"upper": {"strategy": strategy, "reranker": reranker}}}
-
-
-@pytest.mark.parametrize(
-    ("reranker", "changes", "number"),
-    [
-        # Tuples of 10 candidates: 10 + 90 + 720 + 5,040 + 30,240.
-        ("query_likelihood", {"num_candidates": 10}, "10 candidates and up to 5 chunks would score 36,100"),
-        # Sets of 60 candidates, all that are retrieved: 60 + 1,770 + 34,220.
-        ("bm25", {"num_candidates": 99, "max_chunks": 3}, "60 candidates and up to 3 chunks would score 36,050"),
-    ],
-)
-def test_prepare_weights_refuses_an_exhaustive_search_of_too_many_combinations(unpacked, reranker, changes, number):
-    with pytest.raises(ConfigError) as caught:
-        prepare_weights(load_config(None, upper(reranker, **changes)))
-    said = f"exhaustive search over {number} combinations, above 20,000: lower num_candidates or max_chunks."
-    assert str(caught.value) == f"methods.upper: {said}"
-    assert unpacked == []
-
-
-@pytest.mark.parametrize(
-    ("reranker", "changes", "retrieved"),
-    [
-        ("query_likelihood", {}, 60),  # tuples of 8: 8 + 56 + 336 + 1,680 + 6,720 = 8,800
-        ("bm25", {"num_candidates": 10}, 60),  # sets of 10: 10 + 45 + 120 + 210 + 252 = 637
-        ("query_likelihood", {"num_candidates": 99}, 7),  # tuples of 7: 7 + 42 + 210 + 840 + 2,520 = 3,619
-    ],
-)
-def test_prepare_weights_lets_an_exhaustive_search_pass_by_what_is_retrieved_and_sees_order(
-    reranker, changes, retrieved
-):
-    prepare_weights(load_config(None, upper(reranker, **changes) | {"retrieval": {"num_candidates": retrieved}}))
-
-
-SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 100}
-
-
-def test_a_server_without_a_tokenizer_folder_has_its_tokens_bounded_by_bytes(unpacked):
-    config = Config.model_validate({"generation": {"server": SERVER}})
-    prepare_weights(config)
-    tokenizer = build.build_tokenizer(config)
-    assert (tokenizer.name, tokenizer.context_window) == ("m", 100)
-    assert tokenizer.count(["é!"]) == [3]
-    assert index_spec(config, DATA).cost_tokenizer == "utf-8 bytes"
-    assert unpacked == [MINILM.package]
-
-
-def test_a_servers_tokenizer_folder_must_hold_one_and_is_told_by_its_content(tmp_path):
-    config = Config.model_validate({"generation": {"server": SERVER | {"tokenizer": str(tmp_path)}}})
-    with pytest.raises(ConfigError, match=r"has no tokenizer\.json; put the model's there or leave the key out\."):
-        prepare_weights(config)
-    (tmp_path / "tokenizer.json").write_text("{}")
-    prepare_weights(config)
-    assert index_spec(config, DATA).cost_tokenizer == "44136fa355b3678a"  # printf {} | sha256sum
-
-
-def test_prepare_weights_unpacks_what_the_run_loads(unpacked):
-    prepare_weights(Config())
-    assert unpacked == [MINILM.package, SMOLLM2.package]
-
-
-def test_prepare_weights_refuses_a_package_that_is_not_installed(monkeypatch):
-    def missing(model):
-        raise MissingModelError(f"{model.package} is not installed.")
-
-    monkeypatch.setattr(PackagedModel, "folder", missing)
-    with pytest.raises(MissingModelError, match=MINILM.package):
-        prepare_weights(Config())
-
-
 @pytest.mark.parametrize("text", ["- a\n- b\n", "[]", "just words", "3", "false"])
 def test_yaml_that_is_no_mapping_is_refused(tmp_path, text):
     assert refusal(tmp_path, text).startswith("FILE must hold a mapping, not ")
@@ -388,88 +290,6 @@ def test_a_file_that_is_missing_is_said_to_be_so_without_its_path_again(tmp_path
     with pytest.raises(ConfigError) as caught:
         load_config(tmp_path / "none.yaml")
     assert str(caught.value) == f"cannot read {tmp_path / 'none.yaml'}: No such file or directory."
-
-
-DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
-BASE = {"methods": {"m": {"strategy": {"kind": "policy_tree", "preset": "report"}}, "gold": {"source": "gold"}}}
-
-
-def fingerprints(**changes):
-    config = Config.model_validate(BASE | changes)
-    return config.numbers, run_fingerprint(config, DATA)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"plan": {"select_actors": 3, "generate_actors": 2, "embed_actors": 2, "cpus_an_actor": 0.1, "threads": 9}},
-        {"limit": 3},
-        {"max_failed_share": 0.5},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_the_fingerprint_ignores_how_a_run_is_spread_and_how_much_of_it_is_run(changes):
-    assert fingerprints(**changes) == fingerprints()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"budget_tokens": 511},
-        {"seed": 1},
-        {"deterministic": True},
-        {"dtype": "bfloat16"},
-        {"dataset": "other"},
-        {"group_size": 8},
-        {"chunking": {"size_tokens": 64}},
-        {"chunking": {"overlap_tokens": 1}},
-        {"retrieval": {"kind": "dense"}},
-        {"retrieval": {"num_candidates": 59}},
-        {"generation": {"max_new_tokens": 47}},
-        {"generation": {"prompt": "concise"}},
-        {"generation": {"enabled": False}},
-        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "ranked"}}}},
-        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "policy_tree", "preset": "seed"}}}},
-        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "policy_tree", "changes": {"iterations": 9}}}}},
-        {"methods": {**BASE["methods"], "n": {"source": "none"}}},
-    ],
-    ids=str,
-)
-def test_the_fingerprint_changes_with_whatever_changes_a_number(changes):
-    numbers, fingerprint = fingerprints(**changes)
-    assert numbers != fingerprints()[0]
-    assert fingerprint != fingerprints()[1]
-
-
-def test_the_fingerprint_changes_with_corpus_and_questions():
-    config = Config()
-    corpus = dataclasses.replace(DATA, fingerprint="c1")
-    questions = dataclasses.replace(DATA, questions_fingerprint="q1")
-    assert len({run_fingerprint(config, data) for data in (DATA, corpus, questions)}) == 3
-
-
-def change_preset(monkeypatch):
-    monkeypatch.setitem(PRESETS, "report", dataclasses.replace(PRESETS["report"], iterations=7))
-
-
-def change_prompt(monkeypatch):
-    monkeypatch.setitem(build.PROMPTS, "seed", build.PROMPTS["concise"])
-
-
-def change_library(monkeypatch):
-    monkeypatch.setattr(build.importlib.metadata, "version", lambda package: "99")
-
-
-def change_row_format(monkeypatch):
-    monkeypatch.setattr(build, "ROW_SCHEMA_VERSION", 99)
-
-
-@pytest.mark.parametrize("change", [change_preset, change_prompt, change_library, change_row_format])
-def test_the_fingerprint_changes_with_what_a_name_stands_for(monkeypatch, change):
-    numbers, fingerprint = fingerprints()
-    change(monkeypatch)
-    assert fingerprints()[0] == numbers
-    assert fingerprints()[1] != fingerprint
 
 
 @pytest.mark.parametrize("native", ["float32", "bfloat16"])

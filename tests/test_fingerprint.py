@@ -1,10 +1,13 @@
 """The fingerprint stands for what changes numbers, told by content: no folder's name, no patience, nothing unused."""
 
+import dataclasses
+
 import pytest
 
 from corag_ray import build
 from corag_ray.build import calibrations, prepare_weights, run_fingerprint, settle
 from corag_ray.config import Config
+from corag_ray.core.policy_tree import PRESETS
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError
 from corag_ray.models.packaged import PackagedModel
@@ -115,3 +118,84 @@ def test_a_folder_of_a_model_that_is_not_there_is_named_as_it_was_written(tmp_pa
 
 def test_a_cross_encoder_has_no_calibration_and_its_weights_are_not_read_for_one():
     assert calibrations(Config.model_validate(cross_encoder("nowhere"))) == {"mine": None}
+
+
+BASE = {"methods": {"m": {"strategy": {"kind": "policy_tree", "preset": "report"}}, "gold": {"source": "gold"}}}
+
+
+def fingerprints(**changes):
+    config = Config.model_validate(BASE | changes)
+    return config.numbers, run_fingerprint(config, DATA)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": {"select_actors": 3, "generate_actors": 2, "embed_actors": 2, "cpus_an_actor": 0.1, "threads": 9}},
+        {"limit": 3},
+        {"max_failed_share": 0.5},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_the_fingerprint_ignores_how_a_run_is_spread_and_how_much_of_it_is_run(changes):
+    assert fingerprints(**changes) == fingerprints()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budget_tokens": 511},
+        {"seed": 1},
+        {"deterministic": True},
+        {"dtype": "bfloat16"},
+        {"dataset": "other"},
+        {"group_size": 8},
+        {"chunking": {"size_tokens": 64}},
+        {"chunking": {"overlap_tokens": 1}},
+        {"retrieval": {"kind": "dense"}},
+        {"retrieval": {"num_candidates": 59}},
+        {"generation": {"max_new_tokens": 47}},
+        {"generation": {"prompt": "concise"}},
+        {"generation": {"enabled": False}},
+        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "ranked"}}}},
+        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "policy_tree", "preset": "seed"}}}},
+        {"methods": {**BASE["methods"], "m": {"strategy": {"kind": "policy_tree", "changes": {"iterations": 9}}}}},
+        {"methods": {**BASE["methods"], "n": {"source": "none"}}},
+    ],
+    ids=str,
+)
+def test_the_fingerprint_changes_with_whatever_changes_a_number(changes):
+    numbers, fingerprint = fingerprints(**changes)
+    assert numbers != fingerprints()[0]
+    assert fingerprint != fingerprints()[1]
+
+
+def test_the_fingerprint_changes_with_corpus_and_questions():
+    config = Config()
+    corpus = dataclasses.replace(DATA, fingerprint="c1")
+    questions = dataclasses.replace(DATA, questions_fingerprint="q1")
+    assert len({run_fingerprint(config, data) for data in (DATA, corpus, questions)}) == 3
+
+
+def change_preset(monkeypatch):
+    monkeypatch.setitem(PRESETS, "report", dataclasses.replace(PRESETS["report"], iterations=7))
+
+
+def change_prompt(monkeypatch):
+    monkeypatch.setitem(build.PROMPTS, "seed", build.PROMPTS["concise"])
+
+
+def change_library(monkeypatch):
+    monkeypatch.setattr(build.importlib.metadata, "version", lambda package: "99")
+
+
+def change_row_format(monkeypatch):
+    monkeypatch.setattr(build, "ROW_SCHEMA_VERSION", 99)
+
+
+@pytest.mark.parametrize("change", [change_preset, change_prompt, change_library, change_row_format])
+def test_the_fingerprint_changes_with_what_a_name_stands_for(monkeypatch, change):
+    numbers, fingerprint = fingerprints()
+    change(monkeypatch)
+    assert fingerprints()[0] == numbers
+    assert fingerprints()[1] != fingerprint
