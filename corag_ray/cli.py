@@ -33,7 +33,11 @@ SHOWN_CHARACTERS = 160
 RUNS = Path("runs")
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; the defaults without one.")]
 Data = Annotated[
-    str | None, typer.Option("--data", help="'sample', a folder, or the name of a folder under $CORAG_DATA.")
+    str | None,
+    typer.Option(
+        "--data",
+        help="'sample', a folder or its name under $CORAG_DATA, ir_datasets:ID, hub:NAME; several parted by commas.",
+    ),
 ]
 Budget = Annotated[int | None, typer.Option("--budget", min=1, help="Tokens that the selection may cost.")]
 Root = Annotated[Path, typer.Option("--root", help="Folder of runs and indexes.")]
@@ -192,7 +196,7 @@ def bench(
     The last line of standard output is one JSON object of figures.
     """
     from corag_ray.batch.estimate import duration_text
-    from corag_ray.batch.experiment import REPORT, open_experiment, run_experiment
+    from corag_ray.batch.experiment import REPORT, TABLE, open_experiment, run_experiment
     from corag_ray.reports.table import summary_table
 
     changes = {"dataset": data, "limit": limit, "budget_tokens": budget, "deterministic": deterministic}
@@ -214,7 +218,7 @@ def bench(
         screen.print(f"Stopped: {left}; the same command goes on.", markup=False)
         raise
     Console().print(summary_table(summary))
-    screen.print(f"Report: {opened.run_folder / REPORT}", markup=False)
+    screen.print(f"Report: {opened.run_folder / REPORT}; the table alone: {TABLE} beside it.", markup=False)
     print(json.dumps(figures))
 
 
@@ -301,7 +305,7 @@ def _print_answer(record: dict[str, Any]) -> None:
 def _print_sources(sources: list[dict[str, Any]], title: str) -> None:
     from corag_ray.reports.steps import on_one_line
 
-    table = Table("", "document", "tokens", "text", title=title)
+    table = Table("", "document", "cost", "text", title=title)
     for number, source in enumerate(sources, start=1):
         text = on_one_line(source["text"])
         shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + " …"
