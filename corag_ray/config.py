@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from yaml.composer import ComposerError
 
 from corag_ray.core.beam import BeamParams
@@ -88,6 +89,17 @@ class PolicyTreeStrategy(Section):
         return _changed(PRESETS[self.preset], self.changes)
 
 
+def _without_switches(values: Any, *, place: str = "'chunking.{}'") -> Any:
+    """Parameters as they came, none of them true or false: pydantic would read the numbers 1 and 0 from those.
+
+    Its strict mode would not: it refuses a mapping in place of a dataclass.
+    """
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        if isinstance(value, bool):
+            raise ConfigError(f"{place.format(name)} is no switch, but {str(value).lower()} was found.")
+    return values
+
+
 _Params = TypeVar("_Params")
 
 
@@ -97,6 +109,7 @@ def _changed(defaults: _Params, changes: Mapping[str, Any]) -> _Params:
     for name in changes:
         if name not in values:
             raise unknown_name("search parameter", name, values)
+    _without_switches(changes, place="search parameter '{}'")
     try:
         return TypeAdapter(type(defaults)).validate_python(values | {**changes})
     except ValidationError as error:
@@ -105,7 +118,16 @@ def _changed(defaults: _Params, changes: Mapping[str, Any]) -> _Params:
 
 MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
 """Letters, digits, blank, and . + - _: a name stands in tables, pages and keys."""
-Strategy = Annotated[PlainStrategy | PolicyTreeStrategy, Field(discriminator="kind")]
+
+
+def _with_short_kind(strategy: Any) -> Any:
+    """A strategy whose kind is a text: an unknown one is written out by pydantic, and a list of aliases has no end."""
+    if not isinstance(strategy, Mapping) or isinstance(strategy.get("kind", ""), str):
+        return strategy
+    return {**strategy, "kind": _beginning(strategy["kind"])}
+
+
+Strategy = Annotated[PlainStrategy | PolicyTreeStrategy, Field(discriminator="kind"), BeforeValidator(_with_short_kind)]
 
 
 class Method(Section):
@@ -204,7 +226,7 @@ class Config(Section):
     max_failed_share: float = Field(0.05, ge=0, le=1)
     embedder: str = "minilm"
     store_token_vectors_up_to_mb: int = Field(1500, ge=0, strict=True)
-    chunking: Chunking = Chunking()
+    chunking: Annotated[Chunking, BeforeValidator(_without_switches)] = Chunking()
     retrieval: Retrieval = Retrieval()
     generation: Generation = Generation()
     cross_encoders: dict[MethodName, CrossEncoderFolder] = Field(default_factory=dict)
@@ -229,8 +251,27 @@ class Config(Section):
         return self.model_dump(mode="json", exclude=left_out)
 
 
+LARGEST_INTEGER = 2**63 - 1
+"""Larger ones are refused in YAML: no setting means them, and Python does not write out those of 4,300 digits."""
+_TO_ANOTHER_BASE = re.compile(r"[-+]?0[0-7_]+|[-+]?[0-9][0-9_]*:.*")
+
+
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping: the last would win in silence."""
+    """Refuses what YAML 1.1 would read in silence as something else: keys that stand twice, numbers to another base."""
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        """The scalar as it is written; a number must be decimal (or show its base, as 0x does) and fit 64 bits."""
+        node = super().compose_scalar_node(anchor)
+        kind, shown = node.tag.removeprefix("tag:yaml.org,2002:"), f"'{_beginning(node.value)}'"
+        problem = ""
+        if kind in ("int", "float") and _TO_ANOTHER_BASE.fullmatch(node.value):
+            base = 60 if ":" in node.value else 8
+            problem = f"YAML reads {shown} to the base {base}: write a number in decimal, and a text in quotes"
+        elif kind == "int" and _beyond_64_bits(node.value):
+            problem = f"an integer must lie within 2**63 - 1 of 0, and {shown} does not"
+        if problem:
+            raise ComposerError(problem=problem, problem_mark=node.start_mark)
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """The mapping as it is written; keys that `<<` brings from elsewhere do not count as written here."""
@@ -243,6 +284,12 @@ class _Loader(yaml.SafeLoader):
                     raise ComposerError(problem=problem, problem_mark=key.start_mark)
                 seen.add((key.tag, key.value))
         return node
+
+
+def _beyond_64_bits(written: str) -> bool:
+    """Whether YAML's integer is too large; one of very many digits is not even read: Python takes 4,300 at most."""
+    digits = written.replace("_", "").lstrip("+-")
+    return len(digits) > len(f"0b{LARGEST_INTEGER:b}") or int(digits, 0) > LARGEST_INTEGER
 
 
 def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> Config:
@@ -298,11 +345,17 @@ def _first_problem(error: ValidationError) -> str:
         return f"'{place}': {_wrong_choice('value', first['input'], first['ctx']['expected'])}"
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         typed = str(first["loc"][-1])
-        close = difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
+        here = [key for key in Config.model_fields if len(parts) == 1 and key.startswith(typed)]
+        close = here or difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
         return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")
-    return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {str(first['input'])[:60]!r}."
+    return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {_beginning(first['input'])!r}."
+
+
+def _beginning(found: object) -> str:
+    """The first 60 characters of a value; containers are cut as they are written: aliases can nest them without end."""
+    return (reprlib.repr(found) if isinstance(found, dict | list | set | tuple) else str(found))[:60]
 
 
 def _wrong_choice(what: str, found: object, known: str) -> ConfigError:
     """An error for a value that is none of a few names, which pydantic gives quoted in one text."""
-    return unknown_name(what, " ".join(str(found).split())[:60], re.findall(r"'([^']*)'", known))
+    return unknown_name(what, " ".join(_beginning(found).split()), re.findall(r"'([^']*)'", known))

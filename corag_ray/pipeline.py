@@ -47,6 +47,7 @@ class Method:
 class Choice:
     """What one method chose for one question, and the prompt made of it.
 
+    The selection's costs hold what its numbers can add (`_extra_cost`); those of `Choices.candidates` are the index's.
     `score` is the strategy's; None where the method's `order` is not `chosen` and its reranker sees order: what stands
     in the prompt was then never scored. `effective_budget_tokens` is the budget, or what the model's window leaves for
     context if that is less; `context_tokens` is recounted from the encoded prompt. `latency_ms` is by stage; what
@@ -128,11 +129,7 @@ class Selector:
         self._num_candidates = num_candidates
         self._budget_tokens = budget_tokens
         self._max_new_tokens = max_new_tokens
-        # Costs are counted under a number of two digits: more candidates can bring longer numbers.
-        shown, counted = tokenizer.count(
-            [numbered_passage(max(num_candidates, COST_NUMBER), ""), numbered_passage(COST_NUMBER, "")]
-        )
-        self._extra_cost = shown - counted
+        self._extra_cost = _extra_cost(tokenizer, num_candidates)
 
     def select(self, questions: Sequence[Question]) -> list[Choices]:
         """The choices for each question, in order; a question that cannot be answered carries its error."""
@@ -259,11 +256,11 @@ class Selector:
         choice.latency_ms["search"] += _ms_since(started)
         if best is not None:
             combination, score = best
-            choice.selection = [search.chunks[i] for i in in_order(search.order, combination, search.candidates)]
+            order = in_order(search.order, combination, search.candidates)
+            choice.selection = [replace(search.chunks[i], cost=search.candidates.costs[i]) for i in order]
             choice.score = score if search.order == "chosen" or not search.candidates.order_matters else None
         if not choice.selection:
-            costs = [chunk.cost + self._extra_cost for chunk in search.chunks]
-            choice.notes.append(_why_nothing(costs, choice.effective_budget_tokens))
+            choice.notes.append(_why_nothing(search.candidates.costs, choice.effective_budget_tokens))
 
     def _render(self, choices: Choices) -> None:
         """Fill in gold passages, make every method's prompt and count its tokens."""
@@ -288,9 +285,10 @@ class Selector:
     def _take_gold(self, question: Question, choice: Choice) -> None:
         """The evidence texts in their given order, as far as they fit the budget."""
         texts = dict.fromkeys((e.span.doc_id, e.span.start, e.span.end, e.text) for e in question.evidence)
-        costs = self._tokenizer.count([numbered_passage(COST_NUMBER, text) for *_, text in texts])
+        counts = self._tokenizer.count([numbered_passage(COST_NUMBER, text) for *_, text in texts])
+        extra = _extra_cost(self._tokenizer, len(texts))
         left = choice.effective_budget_tokens
-        for (doc_id, start, end, text), cost in zip(texts, costs, strict=True):
+        for (doc_id, start, end, text), cost in zip(texts, (count + extra for count in counts), strict=True):
             if cost <= left:
                 choice.selection.append(Chunk(0, doc_id, 0, start, end, text, cost))
                 left -= cost
@@ -334,6 +332,14 @@ class Answerer:
             {name: written[m.prompt] for name, m in choices.methods.items()} if choices.error is None else {}
             for choices in batch
         ]
+
+
+def _extra_cost(tokenizer: PromptTokenizer, num_passages: int) -> int:
+    """What a passage's number can add to its cost where so many could be shown: costs are counted under two digits."""
+    shown, counted = tokenizer.count(
+        [numbered_passage(max(num_passages, COST_NUMBER), ""), numbered_passage(COST_NUMBER, "")]
+    )
+    return shown - counted
 
 
 def _why_nothing(costs: Sequence[int], budget_tokens: int) -> str:

@@ -86,10 +86,12 @@ PROMPTS: Mapping[str, Prompt] = {"seed": seed, "concise": concise, "concise_or_a
 def _known(language: str) -> str:
     """The language whose words stand in the prompts, by the first subtag of a language tag; English if unknown.
 
-    >>> _known("zh-Hant"), _known("ES"), _known("de")
-    ('zh', 'es', 'en')
+    Its subtags may be joined as in the names of locales, too.
+
+    >>> _known("zh-Hant"), _known("zh_CN"), _known("ES"), _known("de")
+    ('zh', 'zh', 'es', 'en')
     """
-    first = language.split("-")[0].lower()
+    first = language.replace("_", "-").split("-")[0].lower()
     return first if first in LANGUAGES else "en"
 
 

@@ -79,6 +79,7 @@ def test_changes_replace_top_level_values_and_none_changes_nothing(tmp_path):
     ("text", "key", "hint"),
     [
         ("budget_token: 5", "budget_token", "budget_tokens"),
+        ("budget: 5", "budget", "budget_tokens"),  # nearer is over_budget, which stands elsewhere
         ("qwertz: 5", "qwertz", None),
         ("chunking: {size: 5}", "chunking.size", None),
         ("chunking: {sise_tokens: 5}", "chunking.sise_tokens", "size_tokens"),
@@ -179,6 +180,67 @@ def test_a_key_that_stands_twice_in_one_mapping_is_refused_with_its_line(tmp_pat
     assert refusal(tmp_path, text) == sentence
 
 
+@pytest.mark.parametrize(
+    ("text", "number", "base", "line"),
+    [
+        ("seed: 1\nbudget_tokens: 0512", "0512", 8, 2),
+        ("limit: -010", "-010", 8, 1),
+        ("chunking:\n  size_tokens: 0_7", "0_7", 8, 2),
+        ("budget_tokens: 1:30", "1:30", 60, 1),
+        ("max_failed_share: 0:00.5", "0:00.5", 60, 1),
+        ("methods: {012: {source: none}}", "012", 8, 1),
+    ],
+)
+def test_a_number_that_yaml_reads_to_another_base_is_refused_with_its_line(tmp_path, text, number, base, line):
+    found, advice = f"YAML reads '{number}' to the base {base}", "write a number in decimal, and a text in quotes"
+    assert refusal(tmp_path, text) == f"cannot read FILE: {found}: {advice} (line {line})."
+
+
+def test_numbers_that_show_their_base_and_texts_in_quotes_are_read(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("budget_tokens: 0x1F\ngroup_size: 0b11\nlimit: 1_000\nseed: 0\ndataset: '0512'\n")
+    config = load_config(path)
+    assert (config.budget_tokens, config.group_size, config.limit, config.seed) == (31, 3, 1000, 0)
+    assert config.dataset == "0512"
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["9223372036854775808", "-9223372036854775808", "0x" + "f" * 4000, "9" * 5000],
+    ids=["largest", "smallest", "hexadecimal", "unreadable"],
+)
+def test_an_integer_beyond_64_bits_is_refused_with_its_line(tmp_path, number):
+    sentence = f"an integer must lie within 2**63 - 1 of 0, and '{number[:60]}' does not (line 2)."
+    assert refusal(tmp_path, f"limit: 1\nseed: {number}") == f"cannot read FILE: {sentence}"
+    path = tmp_path / "largest.yaml"
+    path.write_text("seed: 9223372036854775807")
+    assert load_config(path).seed == 2**63 - 1
+
+
+NESTED = "[&a0 [x, x], " + ", ".join(f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)) + "]"
+"""Nine levels of ten: written out, it has over 2,000,000,000 letters."""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("dataset: {}", "'dataset': input should be a valid string, found "),
+        ("chunking: {{size_tokens: {}}}", "'chunking.size_tokens': input should be a valid integer, found "),
+        ("methods: {{m: {{source: {}}}}}", "'methods.m.source': unknown value "),
+        ("methods: {{m: {{strategy: {{kind: {}}}}}}}", "'methods.m.strategy.kind': unknown strategy "),
+        (
+            "methods: {{m: {{strategy: {{kind: ranked, changes: {{reading: {}}}}}}}}}",
+            "search parameter 'reading': unknown",
+        ),
+    ],
+)
+def test_a_value_that_aliases_nest_without_end_is_refused_with_its_beginning(tmp_path, text, place):
+    message = refusal(tmp_path, text.format(NESTED))
+    assert message.startswith(f"FILE: {place}")
+    assert "[['x', 'x'], [['x', 'x'], " in message
+    assert len(message) < 300
+
+
 def test_a_key_may_stand_in_two_mappings_and_replace_one_that_was_merged_in(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(
@@ -206,6 +268,23 @@ def test_a_key_may_stand_in_two_mappings_and_replace_one_that_was_merged_in(tmp_
 )
 def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
     assert words in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("chunking: {size_tokens: true}", "'chunking.size_tokens'"),
+        ("methods: {m: {strategy: {kind: policy_tree, changes: {iterations: yes}}}}", "search parameter 'iterations'"),
+        ("methods: {m: {strategy: {kind: mmr, changes: {weight: true}}}}", "search parameter 'weight'"),
+    ],
+)
+def test_true_and_false_are_no_numbers(tmp_path, text, place):
+    assert refusal(tmp_path, text) == f"FILE: {place} is no switch, but true was found."
+
+
+def test_a_whole_number_is_a_number_where_a_fraction_could_stand():
+    config = Config.model_validate(tree(changes={"exploration": 2}))
+    assert config.methods["m"].strategy.params.exploration == 2.0
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path):

@@ -53,6 +53,9 @@ def test_an_unknown_language_is_read_as_english(prompt):
     [
         ("zh-Hant", "zh"),
         ("zh-hans-CN", "zh"),
+        ("zh_CN", "zh"),
+        ("zh_Hans", "zh"),
+        ("es_MX-x", "es"),
         ("ES", "es"),
         ("es-419", "es"),
         ("en-GB", "en"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,10 +23,15 @@ READ_TOKENS = 32768
 DECODE_TOKENS = 32768
 """Padded tokens of a decoding batch, at most, the new ones included."""
 DECODE_PROMPTS = 48
+HIDDEN = "\ue000"
+"""Stands for each character of a special token's name in a prompt while the template is laid around it."""
 
 
 class ChatTokenizer:
-    """The generator's tokenizer and chat template, without its weights."""
+    """The generator's tokenizer and chat template, without its weights.
+
+    Special tokens come from the template alone: their names in a question or a passage are read as any other text.
+    """
 
     def __init__(self, folder: Path, name: str, context_window: int | None = None) -> None:
         """Load `tokenizer.json` and the chat template from a checkpoint folder, and its positions unless given.
@@ -34,6 +41,8 @@ class ChatTokenizer:
         """
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._plain.encode_special_tokens = True  # that is, as text
             self._chat = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
             if context_window is None:
                 config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -42,25 +51,46 @@ class ChatTokenizer:
             raise ConfigError(f"{folder} holds no tokenizer that can be read: {str(error)[:200]}") from error
         if not self._chat.chat_template:
             raise ConfigError(f"the tokenizer in {folder} has no chat template: tokenizer_config.json must hold one.")
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        self._special = {token.content: number for number, token in added if token.special}
+        longest_first = sorted(map(re.escape, self._special), key=len, reverse=True)
+        self._names = re.compile(f"({'|'.join(longest_first) or '(?!)'})")
         self.context_window = context_window
         self.name = name
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text on its own."""
-        return [len(e.ids) for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+        return [len(e.ids) for e in self._plain.encode_batch(list(texts), add_special_tokens=False)]
 
     def offsets(self, texts: Sequence[str]) -> list[list[int]]:
         """Start character of each token; the bytes of one character may be several tokens with the same start."""
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
         return [[start for start, _ in e.offsets] for e in encodings]
 
     def encode_prompts(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids as the model receives them: one user turn in the chat template, ready for the answer."""
+        hidden = [self._names.sub(lambda name: HIDDEN * len(name[0]), prompt) for prompt in prompts]
         texts = [
-            self._chat.apply_chat_template([{"role": "user", "content": p}], tokenize=False, add_generation_prompt=True)
-            for p in prompts
+            self._chat.apply_chat_template([{"role": "user", "content": h}], tokenize=False, add_generation_prompt=True)
+            for h in hidden
         ]
-        return [e.ids for e in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [
+            e.ids if safe == prompt else self._ids(text, [p for p, s in zip(prompt, safe, strict=True) if s == HIDDEN])
+            for prompt, safe, text, e in zip(prompts, hidden, texts, encodings, strict=True)
+        ]
+
+    def _ids(self, text: str, characters: Sequence[str]) -> list[int]:
+        """Token ids of a turn in which characters were hidden: the names that it still shows are the template's."""
+        in_turn = itertools.cycle(characters)  # a template may show the prompt twice
+        ids: list[int] = []
+        for piece in self._names.split(text):
+            if piece in self._special:
+                ids.append(self._special[piece])
+            elif piece:
+                revealed = re.sub(HIDDEN, lambda _: next(in_turn), piece)
+                ids += self._plain.encode(revealed, add_special_tokens=False).ids
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of an answer, without special tokens and outer blanks."""

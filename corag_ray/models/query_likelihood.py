@@ -53,6 +53,7 @@ class QueryLikelihood:
         self._min_shared = min_shared
         self._calibrated = calibration.calibrated if calibration else math.exp
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.encode_special_tokens = True  # that is, as text: what a passage says is no control token
         self._model = load_causal_model(folder, compute)
         self._window = int(self._model.config.max_position_embeddings)
         self.head, self._instruction = self._ids(HEAD), self._ids(INSTRUCTION)

@@ -1,15 +1,28 @@
 """Budgets, windows and questions that cannot be answered: what is selected never costs more, and the plan says why."""
 
+import dataclasses
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_selector import TEMPLATE, Echo, Overlap, WordTokenizer, questions, selector_over, store_of, told
+from made_selector import (
+    RANKED,
+    TEMPLATE,
+    Echo,
+    Overlap,
+    WordTokenizer,
+    chunks_of,
+    questions,
+    selector_over,
+    store_of,
+    told,
+)
 
 from corag_ray.core.fill import SinglesFill
 from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import RowError
+from corag_ray.indexing.store import ChunkStore, write_chunks
 from corag_ray.pipeline import Answerer, Method
 from corag_ray.prompts import seed
 from corag_ray.types import Evidence, Question, Score, Span
@@ -105,6 +118,9 @@ class Digits(WordTokenizer):
     def count(self, texts):
         return [sum(max(1, sum(map(str.isdigit, word))) for word in text.split()) for text in texts]
 
+    def count_prompts(self, prompts):
+        return [count + TEMPLATE for count in self.count(prompts)]
+
 
 @pytest.mark.parametrize(("num_candidates", "extra"), [(10, 0), (99, 0), (100, 1), (1000, 2)])
 def test_costs_get_what_a_number_beyond_99_can_bring(three, num_candidates, extra):
@@ -126,6 +142,30 @@ def test_costs_get_what_a_number_beyond_99_can_bring(three, num_candidates, extr
     assert [chunk.cost for chunk in plan.candidates] == [3, 4, 5]  # as the index counted them
     # Of 8 tokens, 3 + 4 fit, 4 + 5 do not.
     assert len(plan.methods["watched"].selection) == (2 if extra == 0 else 1)
+
+
+def test_a_selections_costs_hold_what_numbers_beyond_99_bring_and_bound_its_context(tmp_path):
+    # "99. a" counts as 3 tokens. In the prompt stand 9 numbers of one digit, 90 of two, 21 of three, and 120 words.
+    write_chunks(tmp_path / "c.arrow", [dataclasses.replace(chunk, cost=3) for chunk in chunks_of(["a"] * 120)])
+    store = ChunkStore.open(tmp_path / "c.arrow")
+    parts = {"tokenizer": Digits(), "num_candidates": 200, "budget_tokens": 480, "methods": {"ranked": RANKED}}
+    [plan] = selector_over(store, **parts).select([Question("q", "a")])
+    assert [chunk.cost for chunk in plan.candidates] == [3] * 120
+    assert [chunk.cost for chunk in plan.methods["ranked"].selection] == [4] * 120
+    assert plan.methods["ranked"].context_tokens == 9 + 90 * 2 + 21 * 3 + 120 == 372
+
+
+@settings(max_examples=40, deadline=None)
+@given(passages=st.integers(1, 200), budget=st.integers(1, 700))
+@example(passages=120, budget=330)  # at 3 tokens a passage 110 would be taken, which have 9 * 2 + 90 * 3 + 11 * 4 = 332
+def test_gold_passages_keep_the_budget_however_many_they_are(store, passages, budget):
+    evidence = tuple(Evidence(Span("d", i, i + 1), text="w") for i in range(passages))
+    selector = selector_over(store, tokenizer=Digits(), budget_tokens=budget, methods={"gold": Method("gold")})
+    [plan] = selector.select([Question("q", "a", evidence=evidence)])
+    gold = plan.methods["gold"]
+    cost = 3 if passages <= 99 else 4
+    assert [chunk.cost for chunk in gold.selection] == [cost] * min(passages, budget // cost)
+    assert gold.context_tokens <= cost * len(gold.selection) <= budget
 
 
 def test_the_longest_question_that_fits_is_answered_without_context(three):
