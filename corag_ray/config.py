@@ -174,9 +174,16 @@ class Server(Section):
     tokenizer: Path | None = None
     context_window: int = Field(ge=1, strict=True)
     key_variable: str = "OPENAI_API_KEY"
-    timeout_s: float = Field(120.0, gt=0, allow_inf_nan=False)
+    timeout_s: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     attempts: int = Field(5, ge=1, strict=True)
     concurrency: int = Field(8, ge=1, le=256, strict=True)
+
+    @model_validator(mode="after")
+    def _addressed(self) -> Server:
+        from corag_ray.models.http_client import check_address  # httpx is for those who name a server
+
+        check_address(self.base_url, self.key_variable)
+        return self
 
 
 NO_NUMBERS_OF_A_SERVER = {"tokenizer", "key_variable", "timeout_s", "attempts", "concurrency"}

@@ -167,6 +167,27 @@ def test_a_key_that_is_missing_is_named_and_what_stands_beside_it_is_not_shown(t
     assert message == "FILE: the key 'generation.server.model' is missing."
 
 
+def server(base_url="http://host/v1", **values):
+    return yaml.safe_dump(
+        {"generation": {"server": {"base_url": base_url, "model": "m", "context_window": 9} | values}}
+    )
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "ftp://host", "http://a..b/v1", "http://me:sk-secret@host/v1"])
+def test_a_servers_address_that_cannot_be_asked_is_refused_when_the_file_is_read(tmp_path, address):
+    message = refusal(tmp_path, server(address))
+    assert message.startswith("FILE: generation.server.base_url ")
+    assert "sk-secret" not in message
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 86_401, 1e10, float("inf"), float("nan")])
+def test_a_server_is_waited_for_at_most_a_day(tmp_path, seconds):
+    assert refusal(tmp_path, server(timeout_s=seconds)).startswith("FILE: 'generation.server.timeout_s': ")
+    path = tmp_path / "day.yaml"
+    path.write_text(server(timeout_s=86_400))
+    assert load_config(path).generation.server.timeout_s == 86_400
+
+
 @pytest.mark.parametrize(
     ("text", "key", "line"),
     [

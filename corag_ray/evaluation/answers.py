@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from corag_ray.evaluation.rouge import tokens
-from corag_ray.evaluation.scripts import characters_apart
+from corag_ray.evaluation.scripts import characters_apart, folded
 
 SHORT_ANSWER_TOKENS = 10
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -29,9 +29,9 @@ class AnswerScores:
 def score_answer(prediction: str | None, references: Sequence[str]) -> AnswerScores | None:
     """Exact match and F1 of the tokens as a bag, the best reference counting for each on its own.
 
-    Texts are lower-cased; punctuation and the articles a, an, the go; blanks are evened out. Where a script writes no
-    blanks between words, a character is a token of the bag; the script of CMRC 2018 counts the longest common substring
-    of the characters instead, so its F1 is another.
+    Texts are folded as ROUGE folds them (NFKC and case); punctuation and the articles a, an, the go; blanks are evened
+    out. Where a script writes no blanks between words, a character is a token of the bag; the script of CMRC 2018
+    counts the longest common substring of the characters instead, so its F1 is another.
 
     Returns:
         None where ROUGE has nothing to measure either: there is no prediction, or no reference holds a token.
@@ -60,7 +60,7 @@ def normalise(text: str) -> str:
     >>> normalise("The  Eiffel Tower!")
     'eiffel tower'
     """
-    kept = "".join(sign for sign in text.lower() if not _is_punctuation(sign))
+    kept = "".join(sign for sign in folded(text) if not _is_punctuation(sign))
     return " ".join(_ARTICLES.sub(" ", kept).split())
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 from corag_ray.errors import DataError
 
 SCHEMA_VERSION = 3
+_ADVICE = "delete the line, and the next run into its folder answers the question again"
 
 
 class RowFailure(TypedDict):
@@ -118,7 +120,8 @@ def read_rows(path: Path, *, cut_off: bool = False) -> list[Row]:
                 row = _parse_row(line, f"{path}:{number}")
                 first = first_lines.setdefault(row["question_id"], number)
                 if first != number:  # counted twice, a question would narrow every interval
-                    raise DataError(f"{path}:{number}: question '{row['question_id']}' already stands in line {first}.")
+                    said = f"question '{row['question_id']}' already stands in line {first}: delete one of the two"
+                    raise DataError(f"{path}:{number}: {said}.")
                 rows.append(row)
     return rows
 
@@ -129,28 +132,50 @@ def _parse_row(line: bytes, place: str) -> Row:
     Raises:
         DataError: It is no row of this schema version; begins with `place`.
     """
-    try:
-        row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except ValueError as error:
-        raise DataError(f"{place}: expected one JSON object a line, got {error}.") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{place}: expected a JSON object, got {type(row).__name__}.")
-    if row.get("schema_version") != SCHEMA_VERSION:
-        raise DataError(f"{place}: expected schema_version {SCHEMA_VERSION}, got {row.get('schema_version')!r}.")
+    row = _object(line, place)
+    if (version := row.get("schema_version")) != SCHEMA_VERSION:
+        raise DataError(
+            f"{place}: expected schema_version {SCHEMA_VERSION}, got {version!r}: choose another folder for the run."
+        )
     missing = [key for key in Row.__annotations__ if key not in row]
     methods = row.get("methods", {})
     if not isinstance(methods, dict) or not all(isinstance(result, dict) for result in methods.values()):
-        raise DataError(f"{place}: expected methods to be an object of objects, by method name.")
+        raise DataError(f"{place}: expected methods to be an object of objects, by method name: {_ADVICE}.")
     for name, result in methods.items():
         missing += [f"methods.{name}.{key}" for key in MethodResult.__annotations__ if key not in result]
     if missing:
-        raise DataError(f"{place}: the row lacks {', '.join(missing)}.")
+        raise DataError(f"{place}: the row lacks {', '.join(missing)}: {_ADVICE}.")
     try:
-        return _ROW.validate_python(row)
+        return _ROW.validate_python(row, strict=True)  # or the text "inf" would become an infinity
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(f"{place}: '{'.'.join(map(str, first['loc']))}': {first['msg']}.") from error
+        raise DataError(f"{place}: '{'.'.join(map(str, first['loc']))}': {first['msg']}: {_ADVICE}.") from error
+
+
+def _object(line: bytes, place: str) -> dict[str, Any]:
+    """The JSON object of one line, which can be written as JSON again."""
+    try:
+        row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        if rb"\u" in line:  # JSON can escape half of a character, which no file could hold when the log is rewritten
+            json.dumps(row, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise DataError(f"{place}: the line is nested too deeply to be read: {_ADVICE}.") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"{place}: the row holds half of a character (a lone surrogate): {_ADVICE}.") from error
+    except ValueError as error:
+        raise DataError(f"{place}: expected one JSON object a line, got {error}: {_ADVICE}.") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: expected a JSON object, got {type(row).__name__}: {_ADVICE}.")
+    return row
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name}, which is not JSON; what is missing is null")
+
+
+def _finite(digits: str) -> float:
+    """A number as JSON writes it; one beyond a float's range would become an infinity that no JSON can hold."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]}, a number that is too large")
+    return number

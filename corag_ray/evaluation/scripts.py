@@ -32,13 +32,10 @@ def words(text: str) -> list[str]:
     >>> words("The cafés of 東京")
     ['the', 'cafés', 'of', '東', '京']
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _stream_safe(text)).casefold())
     pieces: list[str] = []  # joined once at the end: a word grown piece by piece takes the square of its length
     takes_letters = takes_marks = False  # whether the last word is still open to a letter, to a combining mark
-    for character in folded:
+    for character in folded(text):
         category = unicodedata.category(character)
-        if category == "Cf" and character != _ZERO_WIDTH_SPACE:
-            continue  # joiners and soft hyphens stand inside words (Persian, Hindi) and are not seen
         if category[0] == "M":
             if takes_marks:
                 pieces.append(character)
@@ -51,6 +48,20 @@ def words(text: str) -> list[str]:
         else:
             takes_letters = takes_marks = False
     return "".join(pieces).split(_GAP)[1:]
+
+
+def folded(text: str) -> str:
+    """A text as words are compared: NFKC-normalised, case-folded, without signs that are not seen.
+
+    >>> folded("Cafe\u0301 １２, co\u00adop")
+    'café 12, coop'
+    """
+    if text.isascii():
+        return text.lower()  # the same, at once
+    normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _stream_safe(text)).casefold())
+    # Joiners and soft hyphens stand inside words (Persian, Hindi); the zero-width space parts them.
+    parted = normal.replace(_ZERO_WIDTH_SPACE, " ")
+    return "".join(character for character in parted if unicodedata.category(character) != "Cf")
 
 
 def characters_apart(word: str) -> list[str]:

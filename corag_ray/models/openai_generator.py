@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,6 +19,7 @@ from typing import Any
 import httpx
 
 from corag_ray.errors import ConfigError, CoragError, RowError
+from corag_ray.models.http_client import LONGEST_TIME_S, check_address, ending_by, open_client
 from corag_ray.models.protocols import PromptTokenizer
 from corag_ray.types import Generation
 
@@ -37,8 +39,8 @@ class ServerSettings:
     """Where the server is and how patiently it is asked.
 
     `key_variable` names the environment variable that holds the key; without that variable no key is sent. `timeout_s`
-    bounds every read, `attempts` the tries of one prompt and `total_s` their time with all waits, `concurrency` the
-    prompts under way.
+    bounds every read and write, `attempts` the tries of one prompt and `total_s` their time with all waits, whatever
+    the server sends meanwhile; `concurrency` bounds the prompts under way.
     """
 
     base_url: str
@@ -53,19 +55,12 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Refuse an address that no request can go to, or that holds a secret, and numbers that ask nothing."""
+        check_address(self.base_url, self.key_variable)
         place = "generation.server"
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"{place}.base_url must begin with http:// or https://, not {self.base_url[:8]!r}.")
-        try:
-            url = httpx.URL(self.base_url)
-        except httpx.InvalidURL as error:
-            raise ConfigError(f"{place}.base_url is no address: {error}.") from error
-        if not url.host or url.userinfo or url.query or url.fragment:  # what stands there would be stored and printed
-            raise ConfigError(f"{place}.base_url must be a host and a path alone; the key goes in {self.key_variable}.")
         if self.attempts < 1 or self.concurrency < 1:
             raise ConfigError(f"{place}.attempts and {place}.concurrency must be at least 1.")
-        if min(self.timeout_s, self.total_s, self.first_wait_s) <= 0:
-            raise ConfigError(f"{place}: every time must be above 0 seconds.")
+        if not all(0 < seconds <= LONGEST_TIME_S for seconds in (self.timeout_s, self.total_s, self.first_wait_s)):
+            raise ConfigError(f"{place}: every time must be above 0 and at most {LONGEST_TIME_S:,.0f} seconds.")
 
 
 class OpenAIGenerator:
@@ -83,7 +78,7 @@ class OpenAIGenerator:
         counts more is reported once, since budgets then do not hold.
 
         Raises:
-            ConfigError: the key cannot be sent.
+            ConfigError: the key cannot be sent, or the environment names a proxy or certificates of no use.
         """
         self.name = settings.model
         self._settings = settings
@@ -92,15 +87,10 @@ class OpenAIGenerator:
         self._key = key = os.environ.get(settings.key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(f"the key in {settings.key_variable} holds signs that no header can: copy it anew.")
-        self._client = httpx.Client(
-            base_url=settings.base_url.rstrip("/") + "/",
-            # Not compressed: a small response could unpack to a huge one.
-            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
-            timeout=httpx.Timeout(settings.timeout_s, connect=min(10.0, settings.timeout_s)),
-            limits=httpx.Limits(max_connections=settings.concurrency),
-            follow_redirects=False,  # the key must not be sent elsewhere
-            transport=transport,
-        )
+        # Not compressed: a small response could unpack to a huge one.
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        base_url = settings.base_url.rstrip("/") + "/"
+        self._client = open_client(base_url, headers, settings.concurrency, transport)
 
     def generate(self, prompts: Sequence[str], max_new_tokens: int) -> list[Generation | RowError]:
         """One answer a prompt, in order; a prompt that the server refuses or keeps failing on has its error instead.
@@ -123,10 +113,10 @@ class OpenAIGenerator:
         body = self._body(prompt, max_new_tokens) | {"stream": True}
         deadline = time.monotonic() + self._settings.total_s
         try:
-            with self._client.stream("POST", "chat/completions", json=body) as response:
+            with self._request(body, deadline) as response:
                 if response.status_code != 200:
-                    self._refuse(response.status_code, b"".join(self._parts(response, deadline)))
-                for line in _lines(self._parts(response, deadline)):
+                    self._refuse(response.status_code, b"".join(_parts(response)))
+                for line in _lines(_parts(response)):
                     data = line.removeprefix(b"data:").strip()
                     if not line.startswith(b"data:") or not data:
                         continue
@@ -147,15 +137,14 @@ class OpenAIGenerator:
             try:
                 _check_sendable(prompt)
                 body = self._body(prompt, max_new_tokens)
-                with self._client.stream("POST", "chat/completions", json=body) as response:
-                    content = b"".join(self._parts(response, deadline))
+                with self._request(body, deadline) as response:
+                    content = b"".join(_parts(response))
                     if response.status_code == 200:
                         return self._counted(prompt, content)
                     if response.status_code not in RETRIED:
                         self._refuse(response.status_code, content)
                     wait = _retry_after(response.headers.get("retry-after"))
-                    asks = f" and asks to wait {wait:,.0f} s" if wait else ""
-                    problem = f"it answered with status {response.status_code}{asks}"
+                    problem = f"it answered with status {response.status_code}{_asks(wait)}"
             except RowError as error:
                 return error
             except httpx.HTTPError as error:
@@ -192,6 +181,10 @@ class OpenAIGenerator:
             )
         return Generation(text, *counts, finish)
 
+    def _request(self, body: dict[str, Any], deadline: float) -> AbstractContextManager[httpx.Response]:
+        times = ending_by(deadline, self._settings.timeout_s)
+        return self._client.stream("POST", "chat/completions", json=body, extensions=times)
+
     def _body(self, prompt: str, max_new_tokens: int) -> dict[str, Any]:
         return {
             "model": self._settings.model,
@@ -215,16 +208,15 @@ class OpenAIGenerator:
         }.get(status, "check generation.server.base_url")
         raise ConfigError(f"{self._settings.base_url} answered with status {status}{said}: {advice}.")
 
-    def _parts(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
-        """The body as it comes, bounded in bytes and, for a server that sends drop by drop, in time."""
-        size = 0
-        for part in response.iter_bytes():
-            size += len(part)
-            if size > MOST_BYTES:
-                raise RowError(f"the server's response is longer than {MOST_BYTES:,} bytes.")
-            if time.monotonic() > deadline:
-                raise httpx.ReadTimeout(f"no end within {self._settings.total_s} s")
-            yield part
+
+def _parts(response: httpx.Response) -> Iterator[bytes]:
+    """The body as it comes, bounded in bytes; the request's deadline bounds it in time."""
+    size = 0
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise RowError(f"the server's response is longer than {MOST_BYTES:,} bytes.")
+        yield part
 
 
 def _check_sendable(prompt: str) -> None:
@@ -260,6 +252,8 @@ def _completion(content: bytes, key: str) -> tuple[str, tuple[int, int] | None, 
 def _counts(usage: Mapping[str, object]) -> tuple[int, int] | None:
     """Prompt and new tokens, where both are there and can be."""
     match usage.get("prompt_tokens"), usage.get("completion_tokens"):
+        case (bool(), _) | (_, bool()):  # integers to Python, no count to anyone
+            return None
         case int(prompt), int(new) if min(prompt, new) >= 0 and max(prompt, new) < 2**31:
             return prompt, new
     return None
@@ -308,6 +302,13 @@ def _retry_after(value: str | None) -> float:
             return 0.0
         seconds = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+
+
+def _asks(wait_s: float) -> str:
+    """What a wait is told as; a number without bound would fill the row."""
+    if wait_s > LONGEST_TIME_S:
+        return f" and asks to wait more than {LONGEST_TIME_S:,.0f} s"
+    return f" and asks to wait {wait_s:,.0f} s" if wait_s else ""
 
 
 def _what(error: httpx.HTTPError) -> str:

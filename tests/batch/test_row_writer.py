@@ -92,7 +92,9 @@ def test_a_question_that_stands_twice_is_refused_with_its_place_and_the_log_left
     twice = full_log(tmp_path) * 2
     (tmp_path / ROWS).write_bytes(twice)
     with (
-        pytest.raises(DataError, match=r"rows\.jsonl:6: question 'q3' already stands in line 1\.$"),
+        pytest.raises(
+            DataError, match=r"rows\.jsonl:6: question 'q3' already stands in line 1: delete one of the two\.$"
+        ),
         open_row_writer(tmp_path, "ab", GROUPS),
     ):
         pass
@@ -116,8 +118,11 @@ def test_rows_of_another_configuration_are_refused_and_left_alone(tmp_path):
 
 @pytest.mark.parametrize(
     "broken",
-    [b"{half a row\n", b"\xff\xfe\n", b"[]\n", b'{"schema_version": 99}\n'],
-    ids=["cut", "no text", "list", "other version"],
+    [
+        *(b"{half a row\n", b"\xff\xfe\n", b"[]\n", b'{"schema_version": 99}\n'),
+        *(b'{"a": 1e999}\n', b'{"a": "\\ud800"}\n', b'{"a":' * 100_000 + b"\n"),
+    ],
+    ids=["cut", "no text", "list", "other version", "no number", "half a character", "nested"],
 )
 @pytest.mark.parametrize("place", [0, 2, 5])
 def test_a_broken_line_that_no_kill_could_leave_is_refused_with_its_place_and_left_alone(tmp_path, broken, place):
@@ -128,6 +133,19 @@ def test_a_broken_line_that_no_kill_could_leave_is_refused_with_its_place_and_le
         pass
     assert str(caught.value).startswith(f"{tmp_path / ROWS}:{place + 1}: ")
     assert (tmp_path / ROWS).read_bytes() == b"".join(lines)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_line_that_was_refused_and_deleted_as_advised_has_its_group_run_again(tmp_path):
+    lines = full_log(tmp_path).splitlines(keepends=True)
+    lines[2] = lines[2].replace("茶 é".encode(), rb"\ud800")  # of q2
+    (tmp_path / ROWS).write_bytes(b"".join(lines))
+    advice = "rows\\.jsonl:3: .*: delete the line, and the next run into its folder answers the question again\\.$"
+    with pytest.raises(DataError, match=advice):
+        count_rows(tmp_path)
+    (tmp_path / ROWS).write_bytes(b"".join(lines[:2] + lines[3:]))
+    with open_row_writer(tmp_path, "ab", GROUPS) as writer:
+        assert writer.missing_groups == [1]
 
 
 def test_a_second_run_is_refused_while_the_first_is_open_and_let_in_afterwards(tmp_path):

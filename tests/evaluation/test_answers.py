@@ -1,5 +1,7 @@
 """Exact match and token F1, by hand and by SQuAD's own script; when an answer abstains; which answers are short."""
 
+import unicodedata
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -32,11 +34,27 @@ ASCII = st.text(st.characters(max_codepoint=127), max_size=30) | WORDS.map(" ".j
         ("铁塔", ["埃菲尔铁塔"], 0, 2 * 2 / (2 + 5)),
         ("el café", ["café"], 0, 2 / 3),
         ("running東京", ["running 東京"], 0, 1),  # the same three tokens; an English word is not stemmed
+        ("cafe\u0301", ["café"], 1, 1),  # an accent of its own
+        ("１４５３年", ["1453年"], 1, 1),  # full-width digits
+        ("STRASSE", ["Straße"], 1, 1),
+        ("co\u00adop", ["coop"], 1, 1),  # a soft hyphen is not seen
+        ("in\u200bParis", ["in Paris"], 1, 1),  # a zero-width space parts words
         ("กิน", ["กิ"], 0, 2 / 3),  # a Thai vowel sign goes with its consonant
     ],
 )
 def test_by_hand(prediction, references, exact, f1):
     assert score_answer(prediction, references) == AnswerScores(exact, pytest.approx(f1))
+
+
+FORMS = st.text("aéE\u0301ß１1²ﬁ\u00ad\u200b 茶", min_size=1, max_size=8)
+
+
+@given(FORMS)
+def test_a_text_in_another_unicode_form_is_the_same_answer_to_exact_match_and_to_rouge(text):
+    other = unicodedata.normalize("NFKD", text)
+    assume(tokens(text))
+    assert score_answer(text, [other]) == AnswerScores(1, 1)
+    assert rouge(text, [other]).rouge1 == 1
 
 
 @given(ASCII, ASCII)

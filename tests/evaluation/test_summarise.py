@@ -75,7 +75,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def test_rows_come_back_as_they_were_stored(tmp_path):
-    rows = [row(0, question="東京?"), FAILED]
+    rows = [row(0, question="東京? 𝄞"), FAILED]  # the clef is written as two escapes
     assert read_rows(write(tmp_path / "rows.jsonl", *map(json.dumps, rows), "")) == rows
 
 
@@ -84,19 +84,31 @@ def test_rows_come_back_as_they_were_stored(tmp_path):
     [
         ('{"schema_version": 3, "question', "expected one JSON object a line"),  # a write that was cut
         ("[1, 2]", "got list"),
-        (json.dumps(row(1) | {"schema_version": 2}), "expected schema_version 3, got 2"),
+        (
+            json.dumps(row(1) | {"schema_version": 2}),
+            r"expected schema_version 3, got 2: choose another folder for the run\.$",
+        ),
         (json.dumps({"schema_version": 3}), "lacks question_id, fingerprint, index_version, position"),
         (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.source, methods.naive.selection"),
         (
             json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "source"}})),
-            r"lacks methods.naive.source\.",
+            "lacks methods.naive.source: delete the line",
         ),
         (
             json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "abstained"}})),
-            r"lacks methods.naive.abstained\.",
+            "lacks methods.naive.abstained: delete the line",
         ),
         (json.dumps(row(1, {"naive": None})), "expected methods to be an object of objects"),
         (json.dumps(row(1, {"naive": result(score=float("nan"))})), "NaN, which is not JSON"),
+        (json.dumps(row(1)).replace("1.0", "1e999"), "got 1e999, a number that is too large: delete the line"),
+        (json.dumps(row(1)).replace("1.0", "-" + "9" * 400 + ".0"), "got -9999999999999999999, a number that is"),
+        (json.dumps(row(1)).replace("1.0", "9" * 400), "'candidate_recall': .*: delete the line"),
+        (json.dumps(row(1, candidate_recall="inf")), "'candidate_recall': .*: delete the line"),
+        (json.dumps(row(1) | {"position": True}), "'position': .*: delete the line"),
+        (json.dumps(row(1, question="\ud800")), "half of a character .*: delete the line"),
+        (json.dumps(row(1, {"\udfff": result()})), "half of a character .*: delete the line"),
+        ('{"a":' * 100_000, "nested too deeply to be read: delete the line"),
+        (json.dumps(row(1)).replace('"notes": []', '"notes": ' + "[" * 100_000), "nested too deeply to be read"),
         (json.dumps(row(0)), "question 'q0' already stands in line 1"),
         (json.dumps(row(1) | {"question_id": "q0"}), "question 'q0' already stands in line 1"),  # at another position
     ],

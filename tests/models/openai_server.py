@@ -12,12 +12,17 @@ def completion(text, finish="stop", prompt_tokens=7, new_tokens=3):
     return json.dumps({"choices": [{"message": {"content": text}, "finish_reason": finish}], "usage": usage})
 
 
+class _QuietHandler(BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
 @contextmanager
 def serving(reply):
     """`reply(body, number)` gives (status, headers, text, seconds to wait); yields the address and the requests."""
     requests, lock = [], threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_QuietHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             with lock:
@@ -35,31 +40,51 @@ def serving(reply):
                 self.end_headers()
                 self.wfile.write(content)
 
-        def log_message(self, *args):
-            pass
-
     with _running(Handler) as url:
         yield url, requests
 
 
 @contextmanager
-def dripping():
-    """A server whose every answer comes byte by byte, one each 50 ms for 5 seconds; yields the address."""
+def dripping(head, drop, answered=0):
+    """A server that sends `head` and then a drop each 50 ms for 20 seconds; yields the address.
 
-    class Handler(BaseHTTPRequestHandler):
+    On each connection it first answers as many requests as `answered` says.
+    """
+
+    class Handler(_QuietHandler):
+        protocol_version = "HTTP/1.1"  # which keeps connections open
+        on_this_connection = 0
+
         def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(200)
-            self.send_header("content-length", "100")
-            self.end_headers()
+            self.on_this_connection += 1
+            if self.on_this_connection <= answered:
+                content = completion("good").encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+                return
+            self.close_connection = True
             with suppress(OSError):  # the client leaves
-                for _ in range(100):
-                    self.wfile.write(b" ")
-                    self.wfile.flush()
+                self.wfile.write(head)
+                for _ in range(400):
+                    self.wfile.write(drop)
                     time.sleep(0.05)
 
-        def log_message(self, *args):
-            pass
+    with _running(Handler) as url:
+        yield url
+
+
+@contextmanager
+def sipping():
+    """A server that reads a request sip by sip, 10 kB each 50 ms for 20 seconds; yields the address."""
+
+    class Handler(_QuietHandler):
+        def do_POST(self):
+            for _ in range(400):
+                self.rfile.read(10_000)
+                time.sleep(0.05)
 
     with _running(Handler) as url:
         yield url

@@ -2,12 +2,11 @@
 
 import json
 import logging
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from models.openai_server import completion, dripping, serving
+from models.openai_server import completion, serving
 
 from corag_ray.errors import ConfigError, CoragError, RowError
 from corag_ray.models.openai_generator import OpenAIGenerator, ServerSettings
@@ -120,13 +119,10 @@ def test_a_wait_beyond_the_total_time_is_not_begun():
     assert len(requests) == 1
 
 
-def test_a_server_that_sends_drop_by_drop_is_given_up_at_the_total_time():
-    with dripping() as url:
-        started = time.monotonic()
-        [error] = client(url, total_s=0.5, attempts=1).generate(["p"], 1)
-        took = time.monotonic() - started
-    assert "it took too long" in str(error)
-    assert took < 2.0
+def test_a_wait_without_bound_is_not_written_out():
+    with serving(lambda body, number: (429, {"retry-after": "1e300"}, "", 0.0)) as (url, _):
+        [error] = client(url).generate(["p"], 1)
+    assert str(error).endswith("it answered with status 429 and asks to wait more than 86,400 s.")
 
 
 def test_a_prompt_that_keeps_failing_is_an_error_of_its_own():
@@ -171,16 +167,8 @@ def test_an_unknown_model_and_a_redirect_stop_the_run():
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["localhost:8000", "http://", "http://me:sk-secret@host/v1", "http://host/v1?key=sk-secret", "http://host:port/v1"],
+    "changes", [{"attempts": 0}, {"concurrency": 0}, {"timeout_s": 0.0}, {"timeout_s": 1e10}, {"total_s": -1.0}]
 )
-def test_an_address_that_cannot_be_asked_or_holds_a_secret_is_refused_without_saying_it(url):
-    with pytest.raises(ConfigError, match=r"generation\.server\.base_url") as raised:
-        ServerSettings(url, "m")
-    assert "sk-secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("changes", [{"attempts": 0}, {"concurrency": 0}, {"timeout_s": 0.0}, {"total_s": -1.0}])
 def test_numbers_that_ask_nothing_are_refused(changes):
     with pytest.raises(ConfigError, match=r"generation\.server"):
         ServerSettings("http://host/v1", "m", **changes)
@@ -257,7 +245,13 @@ class WordTokenizer:
         return [count + 2 for count in self.count(prompts)]
 
 
-@pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"prompt_tokens": -1, "completion_tokens": 1}}])
+def counts(prompt_tokens, new_tokens):
+    return {"usage": {"prompt_tokens": prompt_tokens, "completion_tokens": new_tokens}}
+
+
+@pytest.mark.parametrize(
+    "usage", [{}, {"usage": None}, counts(-1, 1), counts(True, 1), counts(9, False), counts(9.0, 1)]
+)
 def test_tokens_that_the_server_does_not_count_are_counted_here_or_the_row_fails(usage):
     text = json.dumps({"choices": [{"message": {"content": "one two three"}}], **usage})
     settings = {"model": "m", "first_wait_s": 0.01}
