@@ -3,7 +3,8 @@
     ROOT/indexes/NAME-SOURCE-SETTINGS/    an index; a changed corpus is a new version in it
     ROOT/deleted/NAME-SOURCE/             which documents stay out, under any settings
 
-SOURCE is a hash of where the data lie: two folders of one name have nothing in common.
+SOURCE is a hash of where the data lie: two folders of one name have nothing in common. Of several data sets that are
+one corpus each has the list that it has alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
@@ -19,13 +22,16 @@ from corag_ray.batch.progress import Advance, untold
 from corag_ray.build import build_embedder, build_tokenizer, index_spec
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.datasets.load import load_dataset, source_of
+from corag_ray.datasets.load import load_dataset, parts_of, source_of
+from corag_ray.datasets.union import prefixes, union
 from corag_ray.errors import DataError
 from corag_ray.indexing.build_index import Shard, Updated, embed_shard, unchanged, update_index
 from corag_ray.indexing.deleted import change_deleted, deleted_documents
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import IndexSpec
+
+_log = logging.getLogger(__name__)
 
 SHARDS_WITHOUT_RAY = 1
 """So few are embedded here, sooner than Ray and its workers are up."""
@@ -52,12 +58,20 @@ def open_corpus(
         ConfigError: there is no such data set.
         DataError: the data set is damaged, an id is unknown (then nothing is noted), or no document is left.
     """
-    dataset = load_dataset(config.dataset, questions=questions)
-    deleted = _named(root / "deleted", dataset, source_of(config.dataset))
+    names = parts_of(config.dataset)
+    parts = [load_dataset(name, questions=questions) for name in names]
+    dataset = union(parts)
+    folders = [_named(root / "deleted", part, source_of(name)) for part, name in zip(parts, names, strict=True)]
+    lists = dict(zip(prefixes(parts), folders, strict=True))
     if delete or restore:
-        with locked(deleted):
-            change_deleted(deleted, {document.doc_id for document in dataset.documents}, delete, restore)
-    dataset = without_documents(dataset, deleted_documents(deleted))
+        with ExitStack() as held:
+            for folder in folders:
+                held.enter_context(locked(folder))
+            change_deleted(lists, {document.doc_id for document in dataset.documents}, delete, restore)
+    deleted = deleted_documents(lists)
+    dataset = without_documents(dataset, deleted)
+    if deleted:
+        _log.warning("%s: deleted documents that stay out: %d ('%s' first)", dataset.name, len(deleted), min(deleted))
     settings = dataclasses.asdict(index_spec(config, dataset)) | {"corpus": None}
     return dataset, _named(root / "indexes", dataset, source_of(config.dataset), json.dumps(settings, sort_keys=True))
 

@@ -128,7 +128,8 @@ def _joined(doc_id: str, passages: Sequence[_Passage]) -> list[tuple[str, Sequen
         by_stem[passage.passage_id.rstrip(_DIGITS)].append(passage)
     sequences = [group for group in by_stem.values() if len(group) > 1 and _are_numbered(group)]
     sequence = sequences[0] if len(sequences) == 1 else []
-    apart = [passage for passage in passages if passage not in sequence]
+    joined = {passage.passage_id for passage in sequence}
+    apart = [passage for passage in passages if passage.passage_id not in joined]
     if any(passage.passage_id == doc_id for passage in apart):
         sequence, apart = [], list(passages)
     whole = [(doc_id, sorted(sequence, key=_place))] if sequence else []

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -51,7 +52,8 @@ def _refuse_folder(error: OSError) -> None:
 def load_documents(folder: Path, questions: bool) -> Dataset:
     """A document a file, its id the path within the folder; questions come from a `queries` file beside them.
 
-    Files without any text (empty, or scanned pages) and encrypted ones are left out and named in a warning.
+    Files without any text (empty, or scanned pages), encrypted ones, pipes and devices are left out and named in a
+    warning.
 
     Raises:
         DataError: a file cannot be read, none holds text, or questions are wanted and there is no file of them.
@@ -67,6 +69,9 @@ def _passages(folder: Path) -> Iterator[Record]:
     files = document_files(folder)
     for path in files:
         doc_id = path.relative_to(folder).as_posix()
+        if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe waits until something writes to it
+            left_out.append(f"{doc_id} (no regular file)")
+            continue
         text = READERS[path.suffix.lower()](path)
         if text is None:
             left_out.append(f"{doc_id} (encrypted)")
@@ -94,10 +99,8 @@ def _plain(path: Path) -> str:
 def _markdown(path: Path) -> str:
     """The text of a Markdown file, without its front matter."""
     parser = optional_library("markdown_it").MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
-    try:
+    with _refusing_markup(path, nested="lists or quotes"):
         return _text_of_html(parser.render(_without_front_matter(_plain(path))))
-    except RecursionError as error:
-        raise DataError(f"{path}: its lists or quotes are nested too deep to be read.") from error
 
 
 def _without_front_matter(text: str) -> str:
@@ -111,10 +114,21 @@ def _without_front_matter(text: str) -> str:
 
 
 def _html(path: Path) -> str:
-    try:
+    with _refusing_markup(path, nested="elements"):
         return _text_of_html(_plain(path))
+
+
+@contextmanager
+def _refusing_markup(path: Path, nested: str) -> Iterator[None]:
+    """What the parsers of markup do not take becomes one sentence; `nested` is what may lie too deep in the file."""
+    rejected = optional_library("bs4").ParserRejectedMarkup
+    try:
+        yield
     except RecursionError as error:
-        raise DataError(f"{path}: its elements are nested too deep to be read.") from error
+        raise DataError(f"{path}: its {nested} are nested too deep to be read.") from error
+    except (rejected, ValueError) as error:  # a declaration that is none; a character's number of thousands of digits
+        reason = str(error).rpartition("\n")[2].partition(";")[0].strip()  # the rest is advice for programmers
+        raise DataError(f"{path}: its markup cannot be read ({reason}).") from error
 
 
 def _text_of_html(markup: str) -> str:

@@ -46,10 +46,10 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
         questions: whether they are wanted; without, a folder may lack them.
 
     Raises:
-        ConfigError: no such name (the message suggests one), or one of several is empty.
+        ConfigError: no such name (the message suggests one), one of several is empty, or a folder's is not UTF-8.
         DataError: a file is missing, empty or broken (file and line are named), or two layouts stand in one folder.
     """
-    parts = _parts(name_or_path)
+    parts = parts_of(name_or_path)
     if len(parts) > 1:
         return union([load_dataset(part, questions=questions) for part in parts])
     library, colon, name = name_or_path.partition(":")
@@ -67,14 +67,14 @@ def load_dataset(name_or_path: str, *, questions: bool = True) -> Dataset:
 
 def source_of(name_or_path: str) -> str:
     """Where a data set lies: a folder by its resolved path, a library's set and the sample by name."""
-    parts = _parts(name_or_path)
+    parts = parts_of(name_or_path)
     if len(parts) > 1:
         return ",".join(map(source_of, parts))
     is_named = name_or_path == SAMPLE or name_or_path.partition(":")[0] in LIBRARIES
     return name_or_path if is_named else str(_find_folder(name_or_path).resolve())
 
 
-def _parts(names: str) -> list[str]:
+def parts_of(names: str) -> list[str]:
     """The names that commas part; a folder that is there is one name, whatever commas its own has.
 
     Raises:
@@ -95,8 +95,16 @@ def _find_folder(name_or_path: str) -> Path:
     root = Path(os.environ.get(DATA_VARIABLE, "data"))
     for path in (Path(name_or_path), root / name_or_path):
         if os.path.isdir(path):  # unlike Path.is_dir, False for a name that no file system takes
+            _check_utf8(name_or_path, path.resolve().name)
             return path
     known = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
     sets = "which {} sets" if DATA_VARIABLE in os.environ else "the default; {} can name another folder"
     where = f"looked in '{root}', {sets.format(DATA_VARIABLE)}"
     raise unknown_name(f"data set ({where})", name_or_path, [SAMPLE, *known])
+
+
+def _check_utf8(*names: str) -> None:
+    """A name becomes part of ids, paths and JSON, which hold characters alone."""
+    for name in names:
+        if name.encode(errors="ignore").decode() != name:
+            raise ConfigError(f"the name {name!r} of a data set is not UTF-8: rename its folder.")

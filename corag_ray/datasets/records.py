@@ -104,11 +104,15 @@ def read_parquet(path: Path) -> Iterator[Record]:
     """The rows of a parquet file.
 
     Raises:
-        DataError: it is no parquet file that can be read whole.
+        DataError: it is no parquet file that can be read whole, or a column stands twice.
     """
     number = 0
     try:
-        for batch in pq.ParquetFile(path).iter_batches(ROWS_A_BATCH):
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+        if len(set(names)) < len(names):  # a row would keep one of its values
+            raise ValueError("a column stands twice")
+        for batch in file.iter_batches(ROWS_A_BATCH):
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path} row {number}", without_nulls(row)

@@ -23,7 +23,14 @@ def put_in_place(scratch: Path, target: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file."""
+    """Write a text file.
+
+    Raises:
+        OSError: it cannot be written; the file is named, also where the system does not, as when the disk is full.
+    """
     scratch = path.with_suffix(".partial")
-    scratch.write_text(text, encoding="utf-8")
-    put_in_place(scratch, path)
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        put_in_place(scratch, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error

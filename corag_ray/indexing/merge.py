@@ -39,7 +39,9 @@ def write_dense(version: Path, shards: Sequence[Path], rows: Rows, base: Path | 
     vectors = _in_row_order(rows, fresh, lambda row: before.reconstruct(row))
     while block := list(islice(vectors, ROWS_A_BLOCK)):
         dense.add(np.stack(block))
-    faiss.write_index(dense, str(version / DENSE))
+    with (version / DENSE).open("wb") as target:  # FAISS closes a file of its own without a word when the disk is full
+        writer = faiss.PyCallbackIOWriter(target.write)  # type: ignore[attr-defined]  # its stubs leave it out
+        faiss.write_index(dense, writer)
     return dim
 
 

@@ -109,13 +109,16 @@ def test_an_update_embeds_what_changed_and_equals_a_fresh_build(tiny_config, tin
     assert found[0] == found[1]
 
 
-def test_a_document_deleted_by_id_stays_out_until_it_is_restored(tiny_config, tiny_dataset, tmp_path):
+def test_a_document_deleted_by_id_stays_out_and_is_named_until_it_is_restored(
+    tiny_config, tiny_dataset, tmp_path, caplog
+):
     data, folder = open_corpus(tmp_path, tiny_config)
     assert data == tiny_dataset
     whole = ensure_index(tiny_config, data, folder)
     gone = data.documents[0].doc_id
     left, same = open_corpus(tmp_path, tiny_config, delete=[gone])
     assert same == folder
+    assert f"tiny: deleted documents that stay out: 1 ('{gone}' first)" in caplog.text
     assert [d.doc_id for d in left.documents] == [d.doc_id for d in data.documents[1:]]
     assert open_corpus(tmp_path, tiny_config) == (left, folder)
     after = ensure_index(tiny_config, left, folder)
@@ -133,6 +136,29 @@ def test_a_deletion_holds_under_other_settings_and_for_that_folder_of_the_name_a
         for questions in (True, False):
             assert "tea" not in {d.doc_id for d in open_corpus(tmp_path, config, questions=questions)[0].documents}
     assert "tea" in {d.doc_id for d in open_corpus(tmp_path, config_of(other))[0].documents}
+
+
+def ids_left(root, names, **changes):
+    """The documents of the corpus that these names are, after these deletions and restorations."""
+    return {document.doc_id for document in open_corpus(root, config_of(names), **changes)[0].documents}
+
+
+def test_a_deletion_belongs_to_its_set_in_any_company_and_order(tmp_path):
+    a, b = (write_in(tmp_path / parent, name) for parent, name in (("one", "a"), ("two", "b")))
+    ids_left(tmp_path, a, delete=["tea"])
+    for names in (f"{a},{b}", f"{b},{a}"):
+        assert {"a/tea", "b/tea", "a/clock"} & ids_left(tmp_path, names) == {"b/tea", "a/clock"}
+    ids_left(tmp_path, f"{b},{a}", delete=["a/clock"], restore=["a/tea"])
+    for names, kept in ((a, {"tea"}), (b, {"tea", "clock"}), (f"{a},{b}", {"a/tea", "b/tea", "b/clock"})):
+        assert {name for name in ids_left(tmp_path, names) if name.endswith(("tea", "clock"))} == kept
+    with pytest.raises(DataError, match="holds no document 'tea'"):
+        ids_left(tmp_path, f"{a},{b}", delete=["tea"])
+
+
+def test_a_set_whose_every_document_was_deleted_leaves_the_rest_of_its_corpus(tmp_path):
+    a, b = (write_in(tmp_path / parent, name) for parent, name in (("one", "a"), ("two", "b")))
+    left = ids_left(tmp_path, f"{a},{b}", delete=[f"a/{name}" for name in ids_left(tmp_path, a)])
+    assert left == {f"b/{name}" for name in ids_left(tmp_path, b)}
 
 
 def test_with_and_without_questions_what_is_left_is_one_corpus(tiny_config, tmp_path):

@@ -29,6 +29,17 @@ def parquet_without_rows():
     return buffer.getvalue()
 
 
+def parquet_with_a_column_twice():
+    buffer = io.BytesIO()
+    columns = [pa.array(["7"]), pa.array(["lost"]), pa.array(["Tea."])]
+    pq.write_table(pa.table(columns, names=["passage_id", "text", "text"]), buffer)
+    return buffer.getvalue()
+
+
+NO_MARKUP = {
+    "refused: declaration": add(b"\n\n<p>x</p>\n<![bad[x]]>\n"),
+    "refused: long number in an attribute": add(b"\n\n<p title='&#" + b"9" * 5000 + b";'>x</p>\n"),
+}
 JSONL_CASES = {
     **{
         ("corpus.jsonl", name): change
@@ -86,6 +97,7 @@ PARQUET_CASES = {
         "refused: bytes": become(parquet([{"passage_id": "7", "text": b"x"}])),
         "refused: day": become(parquet([{"passage_id": "7", "text": datetime.date(1660, 1, 1)}])),
         "refused: duplicate id": become(parquet([*PASSAGES, PASSAGES[0]])),
+        "refused: column twice": become(parquet_with_a_column_twice()),
         "refused: jsonl": become(jsonl(PASSAGES)),
         "same: bom over the first mark, which nothing reads": lambda c: BOM + c[3:],
         **{f"refused: cut at {n}": first(n) for n in (3, 4, 12, 100, 400, -1, -4, -8, -20)},
@@ -241,6 +253,7 @@ DOCUMENT_CASES = {
             "refused: utf-16": lambda c: c.decode().encode("utf-16"),
             "refused: cut in a character": add("茶".encode()[:2]),
             "refused: deep": add(b"\n" + b"> " * 9999 + b"x"),
+            **NO_MARKUP,
         }.items()
     },
     **{
@@ -253,6 +266,8 @@ DOCUMENT_CASES = {
             "refused: latin": add(LATIN),
             "refused: utf-16": lambda c: c.decode().encode("utf-16"),
             "same: deep": replace(b"<h1>", b"<div>" * 9999 + b"<h1>"),
+            "refused: long number": add(b"&#" + b"9" * 5000 + b";"),
+            **NO_MARKUP,
         }.items()
     },
     **{

@@ -89,6 +89,23 @@ def test_a_title_is_a_line_wherever_it_changes_and_evidence_stands_after_it():
     )
 
 
+class Compared(str):
+    """An id that counts how often one is compared with another."""
+
+    times = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+
+def test_joining_a_document_of_many_passages_compares_no_passage_with_each_other_one():
+    data = load([passage(Compared(f"d#{n}"), "", doc_id="d") for n in range(200)])
+    assert data.documents == (Document("d", "\n" * 199),)
+    assert Compared.times < 200 * 4  # all pairs are 19,900
+
+
 def test_documents_stand_in_file_order():
     corpus = [passage("b#0", "1", doc_id="b"), passage("a#0", "2", doc_id="a"), passage("b#1", "3", doc_id="b")]
     assert [d.doc_id for d in load(corpus).documents] == ["b", "a"]

@@ -81,6 +81,33 @@ def test_documents_without_text_are_named_and_hidden_files_left_alone(tmp_path, 
         load_dataset(folder)
 
 
+def test_pipes_are_named_and_never_waited_for(tmp_path, caplog):
+    folder = write(tmp_path, {"b.md": b"tea"})
+    os.mkfifo(tmp_path / "a.txt")
+    (tmp_path / "link.html").symlink_to("a.txt")
+    (tmp_path / "linked.txt").symlink_to("b.md")
+    data = load_dataset(folder, questions=False)
+    assert [document.doc_id for document in data.documents] == ["b.md", "linked.txt"]
+    assert "2 of 4 files are left out: a.txt (no regular file), link.html (no regular file)" in caplog.text
+
+
+def test_a_link_to_a_document_that_is_gone_is_refused(tmp_path):
+    folder = write(tmp_path, {"b.md": b"tea"})
+    (tmp_path / "a.txt").symlink_to("gone.txt")
+    with pytest.raises(DataError, match=r"a\.txt: cannot be read \(No such file"):
+        load_dataset(folder, questions=False)
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_refused_however_it_is_named(tmp_path, monkeypatch):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    write(folder, {"b.md": b"tea"})
+    monkeypatch.chdir(folder)
+    for name in (str(folder), "."):
+        with pytest.raises(ConfigError, match=r"caf\\udce9' of a data set is not UTF-8: rename its folder"):
+            load_dataset(name, questions=False)
+
+
 def test_a_folder_of_no_known_layout_lists_them(tmp_path):
     with pytest.raises(DataError, match=r"a folder must hold one of: corpus\.jsonl.*WikiPassageQA.*MS MARCO.*\.pdf"):
         load_dataset(str(tmp_path))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.datasets.union import NAME_CHARACTERS, union
+from corag_ray.datasets.union import NAME_CHARACTERS, prefixes, union
 from corag_ray.errors import DataError
 from corag_ray.types import Document, Evidence, Question, Span
 
@@ -45,6 +45,12 @@ def test_a_long_list_of_names_is_cut_and_still_told_apart():
     names = {union(many).name, union(many[:8]).name}
     assert len(names) == 2
     assert all(len(name) <= NAME_CHARACTERS for name in names)
+
+
+def test_a_set_alone_keeps_its_name_and_ids():
+    assert union([ONE]) == ONE
+    assert prefixes([ONE]) == [""]
+    assert prefixes([ONE, TWO]) == ["one/", "two/"]
 
 
 def test_two_sets_of_one_name_are_refused():

@@ -4,16 +4,18 @@ A file is told by its inode, which it keeps when it is renamed.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from tiny_index import SPEC, Hashes, Words, build
 
-from corag_ray.indexing import build_index
+from corag_ray.errors import DataError
+from corag_ray.indexing import build_index, merge
 from corag_ray.indexing.build_index import ROWS_BEFORE, STARTED, all_shards, embed_shard, missing_shards, start_version
 from corag_ray.indexing.durable import write_atomically
 from corag_ray.indexing.merge import CHUNKS, DENSE, DOCUMENTS, LEXICAL
 from corag_ray.indexing.store import ChunkStore
-from corag_ray.indexing.versions import CURRENT, MANIFEST, UNFINISHED
+from corag_ray.indexing.versions import CURRENT, MANIFEST, UNFINISHED, is_finished
 from corag_ray.types import Document
 
 DOCUMENTS_OF_IT = [Document("d", "tea salt iron sea bridge")]
@@ -50,6 +52,34 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_then_the_name_is(tmp_p
     assert synced == [inode(tmp_path / "a.json"), inode(tmp_path)]
     assert (tmp_path / "a.json").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+FULL = Path("/dev/full")
+"""A file to which nothing can be written, as on a full disk."""
+on_linux = pytest.mark.skipif(not FULL.exists(), reason="NOT RUN: this system has no /dev/full")
+
+
+@on_linux
+def test_what_a_full_disk_does_not_take_is_named_and_the_file_stays_as_it_was(tmp_path):
+    path = tmp_path / "a.json"
+    write_atomically(path, "old")
+    (tmp_path / "a.partial").symlink_to(FULL)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        write_atomically(path, "new")
+    assert (error.value.filename, path.read_text()) == (str(path), "old")
+
+
+@on_linux
+@pytest.mark.parametrize("documents", [1, 2000])
+def test_vectors_that_a_full_disk_does_not_take_are_one_sentence_and_no_finished_index(
+    tmp_path, monkeypatch, documents
+):
+    monkeypatch.setattr(merge, "DENSE", FULL)
+    many = [Document(f"d{n}", "tea salt") for n in range(documents)]
+    with pytest.raises(DataError, match=r"cannot write the index to \S+: No space left on device") as error:
+        build(tmp_path, many)
+    assert "\n" not in str(error.value)
+    assert not is_finished(tmp_path)
 
 
 def test_an_embedded_shard_is_on_the_disk_with_its_name(tmp_path, synced):
