@@ -6,6 +6,7 @@ import io
 from html.parser import HTMLParser
 from typing import Any
 
+import stored_rows
 from rich.console import Console
 
 from corag_ray.reports.table import summary_table
@@ -20,52 +21,28 @@ MANIFEST = {
 
 
 def result(rouge: float, tokens: int, **changes: Any) -> dict[str, Any]:
-    plain = {
-        "source": "retrieval",
+    shown = {
         "selection": [{"chunk_id": "0f", "doc_id": "castles/7", "start": 10, "end": 500, "cost": tokens}],
-        "score": 0.6,
-        "pairs": 60,
-        "budget_tokens": 512,
-        "effective_budget_tokens": 512,
         "context_tokens": tokens,
         "prompt_tokens": tokens + 60,
-        "new_tokens": 48,
         "finish_reason": "length",
         "answer": f"answer {NASTY}",
-        "abstained": None,
-        "reranker": None,
-        "evidence_recall": 0.5,
         "evidence_precision": None,
         "exact_match": None,
         "token_f1": None,
         "rouge_set": {"rouge1": rouge, "rouge2": rouge, "rougeL": rouge},
-        "rouge_generated": None,
-        "latency_ms": {"retrieve": 1.0, "search": 9.0},
         "notes": ["budget cut to 400 tokens by the model's window"],
     }
-    return plain | changes
+    return stored_rows.result(**shown | changes)
 
 
 def row(position: int, methods: dict[str, Any], **changes: Any) -> Any:
-    plain = {
-        "schema_version": 3,
-        "question_id": f"q{position}",
-        "fingerprint": "ab",
-        "index_version": "1-abc",
-        "position": position,
+    shown = {
         "language": "en" if position % 2 else "ja",
-        "kind": None,
         "question": f"question {position} {NASTY}",
         "answers": ["the reference"],
-        "answerable": None,
-        "error": None,
-        "candidate_recall": 1.0,
-        "candidate_rr_at_10": 0.5,
-        "candidate_ndcg_at_10": 0.75,
-        "num_candidates": 60,
-        "methods": methods,
     }
-    return plain | changes
+    return stored_rows.row(position, methods, **shown | changes)
 
 
 LONG = ["word " * 11]
