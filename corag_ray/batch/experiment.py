@@ -55,11 +55,6 @@ class Experiment:
         """Questions that the run covers."""
         return len(self.dataset.questions[: self.config.limit])
 
-    @property
-    def reranker_traits(self) -> dict[str, dict[str, bool]]:
-        """By reranker, whether it sees order and whether more chunks can lower its score."""
-        return reranker_traits(self.config)
-
     def count_answered(self) -> int:
         """Questions whose rows an earlier, stopped run has left.
 
@@ -113,7 +108,7 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     version = find_version(experiment.index_folder, index_spec(config, dataset))
     questions = dataset.questions[: config.limit]
     coverable = _coverable(questions, ChunkStore.open(version / CHUNKS))
-    rerankers = experiment.reranker_traits
+    rerankers = reranker_traits(config)
     facts = {
         "missing_evidence": dataset.missing_evidence,
         "coverable_evidence": coverable,

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from corag_ray.models.calibration import Calibration, cut_to_unit
+from corag_ray.models.cosines import cosines
 from corag_ray.models.protocols import Embedder, FloatArray, TokenVectors
 from corag_ray.types import Chunk, Combination, Score
 
@@ -59,15 +59,11 @@ class LateInteraction:
 
 
 def _maxima(chunks: Sequence[FloatArray], query_vectors: FloatArray) -> FloatArray:
-    """For each chunk and query piece the best cosine, [chunks, query pieces]; -1 for a chunk without a word piece.
-
-    One product for all chunks, by torch, whose threads `Compute` sets: numpy's BLAS would choose its own.
-    """
+    """For each chunk and query piece the best cosine, [chunks, query pieces]; -1 for a chunk without a word piece."""
     maxima = np.full((len(chunks), len(query_vectors)), -1.0, dtype=np.float32)
     filled = [i for i, vectors in enumerate(chunks) if len(vectors)]
     if filled:
-        stacked = torch.from_numpy(np.concatenate([chunks[i] for i in filled]))
-        cosines = (stacked @ torch.from_numpy(query_vectors).T).numpy()
         starts = np.cumsum([0, *(len(chunks[i]) for i in filled[:-1])])
-        maxima[filled] = np.maximum.reduceat(cosines, starts, axis=0)
+        of_all = cosines(np.concatenate([chunks[i] for i in filled]), query_vectors)  # one product for all chunks
+        maxima[filled] = np.maximum.reduceat(of_all, starts, axis=0)
     return maxima
