@@ -53,7 +53,7 @@ def test_every_file_that_a_command_names_exists():
 
 def test_the_example_experiment_loads():
     config = Config.model_validate(yaml.safe_load(blocks("yaml")[0]))
-    assert config.methods["corag_report"].strategy.params.iterations == 20
+    assert config.methods["corag"].strategy.params.iterations == 20
 
 
 def test_the_example_of_a_server_loads():
