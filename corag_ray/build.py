@@ -235,8 +235,8 @@ def prepare_weights(config: Config) -> None:
             raise ConfigError(
                 f"cross_encoders: '{name}' is the name of a reranker that is there already; choose another."
             )
-    for method in config.methods.values():
-        _look_up("reranker", method.reranker, {**RERANKERS, **config.cross_encoders})
+    for name, method in config.methods.items():
+        _look_up(f"reranker of methods.{name}", method.reranker, {**RERANKERS, **config.cross_encoders})
     for name in _cross_encoders_of(config):
         if not config.cross_encoders[name].folder.is_dir():
             raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")

@@ -6,12 +6,13 @@ import dataclasses
 import difflib
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from yaml.composer import ComposerError
 
 from corag_ray.core.beam import BeamParams
@@ -24,11 +25,27 @@ from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import ConfigError, CoragError, unknown_name
 from corag_ray.indexing.chunking import Chunking
 
+_COMPLAINT = "complaint"
+"""The type of a problem that a check of ours has put into words."""
+_Checked = TypeVar("_Checked", bound="Section")
+
 
 class Section(BaseModel):
     """Base of every section: frozen, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _placed(check: Callable[[_Checked], _Checked]) -> Callable[[_Checked], _Checked]:
+    """A check of a section whose complaint is given the section's place, which only pydantic knows."""
+
+    def placed(section: _Checked) -> _Checked:
+        try:
+            return check(section)
+        except ConfigError as error:
+            raise PydanticCustomError(_COMPLAINT, "{said}", {"said": str(error)}) from error
+
+    return placed
 
 
 class Retrieval(Section):
@@ -45,6 +62,7 @@ class PlainStrategy(Section):
     changes: Mapping[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
+    @_placed
     def _known(self) -> PlainStrategy:
         _ = self.params
         if self.kind == "greedy" and "width" in self.changes:
@@ -77,6 +95,7 @@ class PolicyTreeStrategy(Section):
     changes: Mapping[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
+    @_placed
     def _known(self) -> PolicyTreeStrategy:
         _ = self.params
         return self
@@ -122,6 +141,8 @@ MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
 
 def _with_short_kind(strategy: Any) -> Any:
     """A strategy whose kind is a text: an unknown one is written out by pydantic, and a list of aliases has no end."""
+    if isinstance(strategy, str):
+        raise PydanticCustomError(_COMPLAINT, "{said}", {"said": f"write {{kind: {_beginning(strategy)}}}."})
     if not isinstance(strategy, Mapping) or isinstance(strategy.get("kind", ""), str):
         return strategy
     return {**strategy, "kind": _beginning(strategy["kind"])}
@@ -139,6 +160,7 @@ class Method(Section):
     order: Order = "chosen"
 
     @model_validator(mode="after")
+    @_placed
     def _complete(self) -> Method:
         if (self.source == "retrieval") != (self.strategy is not None):
             raise ConfigError("a method over retrieved candidates needs a strategy; `gold` and `none` take none.")
@@ -342,6 +364,8 @@ def _first_problem(error: ValidationError) -> str:
     if parts[2:3] == ["strategy"]:  # methods.NAME.strategy: pydantic puts the strategy's kind into the path
         del parts[3:4]
     place = ".".join(parts)
+    if first["type"] == _COMPLAINT:
+        return f"'{place}': {first['msg']}"
     if first["type"] == "missing":
         return f"the key '{place}' is missing."
     if first["type"] == "union_tag_not_found":

@@ -113,7 +113,7 @@ def test_an_unknown_key_is_refused_at_every_level_with_its_path_and_the_nearest(
         ("plan: {cpus_an_actor: 0}", "plan.cpus_an_actor", "'0'"),
         ("methods: {}", "methods", "'{}'"),
         ("methods: [naive]", "methods", "naive"),
-        ("methods: {m: {strategy: ranked}}", "methods.m.strategy", "'ranked'"),
+        ("methods: {m: {strategy: ranked}}", "methods.m.strategy", "write {kind: ranked}."),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text, place, found):
@@ -137,7 +137,7 @@ def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text
         ),
         (
             "methods: {m: {strategy: {kind: ranked, changes: {on_misfit: jump}}}}",
-            "search parameter 'on_misfit': unknown value 'jump'; Known: skip, stop.",
+            "'methods.m.strategy': search parameter 'on_misfit': unknown value 'jump'; Known: skip, stop.",
         ),
     ],
 )
@@ -251,7 +251,7 @@ NESTED = "[&a0 [x, x], " + ", ".join(f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]"
         ("methods: {{m: {{strategy: {{kind: {}}}}}}}", "'methods.m.strategy.kind': unknown strategy "),
         (
             "methods: {{m: {{strategy: {{kind: ranked, changes: {{reading: {}}}}}}}}}",
-            "search parameter 'reading': unknown",
+            "'methods.m.strategy': search parameter 'reading': unknown",
         ),
     ],
 )
@@ -284,7 +284,10 @@ def test_a_key_may_stand_in_two_mappings_and_replace_one_that_was_merged_in(tmp_
             "methods: {m: {strategy: {kind: greedy, changes: {width: 4}}}}",
             "search parameter 'width': greedy is the beam of width 1; take kind beam for another.",
         ),
-        ("methods: {m: {strategy: {kind: coverage, changes: {reading: raw}}}}", "FILE: reading must be calibrated"),
+        (
+            "methods: {m: {strategy: {kind: coverage, changes: {reading: raw}}}}",
+            "FILE: 'methods.m.strategy': reading must be calibrated",
+        ),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
@@ -295,8 +298,14 @@ def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
     ("text", "place"),
     [
         ("chunking: {size_tokens: true}", "'chunking.size_tokens'"),
-        ("methods: {m: {strategy: {kind: policy_tree, changes: {iterations: yes}}}}", "search parameter 'iterations'"),
-        ("methods: {m: {strategy: {kind: mmr, changes: {weight: true}}}}", "search parameter 'weight'"),
+        (
+            "methods: {m: {strategy: {kind: policy_tree, changes: {iterations: yes}}}}",
+            "'methods.m.strategy': search parameter 'iterations'",
+        ),
+        (
+            "methods: {m: {strategy: {kind: mmr, changes: {weight: true}}}}",
+            "'methods.m.strategy': search parameter 'weight'",
+        ),
     ],
 )
 def test_true_and_false_are_no_numbers(tmp_path, text, place):
@@ -310,14 +319,21 @@ def test_a_whole_number_is_a_number_where_a_fraction_could_stand():
 
 def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path):
     message = refusal(tmp_path, yaml.safe_dump(tree(preset="repport")))
-    assert message == "FILE: unknown preset 'repport'; did you mean 'report'? Known: carrot, report, seed."
+    assert message == (
+        "FILE: 'methods.m.strategy': unknown preset 'repport'; did you mean 'report'? Known: carrot, report, seed."
+    )
 
 
 def test_an_unknown_search_parameter_is_refused_with_the_nearest(tmp_path):
     message = refusal(tmp_path, yaml.safe_dump(tree(changes={"iteration": 3})))
-    assert message.startswith("FILE: unknown search parameter 'iteration'; did you mean 'iterations'? Known: answer, ")
+    assert message.startswith(
+        "FILE: 'methods.m.strategy': unknown search parameter 'iteration'; did you mean 'iterations'? Known: answer, "
+    )
     other = refusal(tmp_path, "methods: {m: {strategy: {kind: ranked, changes: {misfit: 5}}}}")
-    assert other == "FILE: unknown search parameter 'misfit'; did you mean 'on_misfit'? Known: on_misfit, reading."
+    assert other == (
+        "FILE: 'methods.m.strategy': unknown search parameter 'misfit'; did you mean 'on_misfit'? "
+        "Known: on_misfit, reading."
+    )
 
 
 def test_every_kind_of_strategy_has_defaults_a_class_and_takes_changes(tmp_path):

@@ -29,7 +29,7 @@ def unpacked(monkeypatch):
         ({"generation": {"prompt": "sed"}}, "unknown prompt 'sed'; did you mean 'seed'?"),
         (
             {"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": "late_interactions"}}},
-            "unknown reranker 'late_interactions'; did you mean 'late_interaction'?",
+            "unknown reranker of methods.m 'late_interactions'; did you mean 'late_interaction'?",
         ),
     ],
 )

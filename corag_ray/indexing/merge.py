@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from corag_ray.errors import DataError
 from corag_ray.indexing.changes import NEW, ROWS_A_BLOCK
 from corag_ray.models.index import DenseIndex
 
@@ -32,7 +33,7 @@ _Item = TypeVar("_Item")
 
 def write_dense(version: Path, shards: Sequence[Path], rows: Rows, base: Path | None) -> int:
     """Write the dense index; returns the width of the vectors."""
-    before: Any = None if base is None else faiss.read_index(str(base / DENSE))
+    before: Any = None if base is None else _dense_before(base)
     dim = int(before.d if before is not None else pq.read_schema(shards[0]).field(VECTOR).type.list_size)
     dense = DenseIndex.build(dim)
     fresh = (vector for path in shards for vector in _column(path, VECTOR).flatten().to_numpy().reshape(-1, dim))
@@ -43,6 +44,14 @@ def write_dense(version: Path, shards: Sequence[Path], rows: Rows, base: Path | 
         writer = faiss.PyCallbackIOWriter(target.write)  # type: ignore[attr-defined]  # its stubs leave it out
         faiss.write_index(dense, writer)
     return dim
+
+
+def _dense_before(base: Path) -> Any:
+    try:
+        return faiss.read_index(str(base / DENSE))
+    except RuntimeError as error:
+        index = base.parent.parent
+        raise DataError(f"{base / DENSE} is damaged: delete the folder {index}, and it is built anew.") from error
 
 
 def write_token_vectors(version: Path, shards: Sequence[Path], rows: Rows, base: Path | None, dim: int) -> None:

@@ -156,7 +156,9 @@ def _finished(index: Path) -> list[Path]:
         return []
     except (OSError, ValueError) as error:
         raise DataError(f"{index / CURRENT} is damaged: delete the folder {index}.") from error
-    versions = sorted(path.parent for path in (index / VERSIONS).glob(f"*/{MANIFEST}"))
+    # A copy that somebody made beside them (`000002 old`) is none of ours.
+    found = (path.parent for path in (index / VERSIONS).glob(f"*/{MANIFEST}"))
+    versions = sorted(version for version in found if version.name.isdecimal())
     if index / VERSIONS / name not in versions:
         raise DataError(f"{index / CURRENT} names a version that is not there: delete the folder {index}.")
     return sorted(versions, key=lambda version: version.name != name)

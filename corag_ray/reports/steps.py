@@ -146,7 +146,8 @@ def _search(steps: Steps) -> _Part:
     if isinstance(search, PolicyTreeSearch):
         params = steps.params if isinstance(steps.params, SearchParams) else None
         nodes = expansions(search.root, choice.effective_budget_tokens, params)
-        out += [_plain(f"{len(nodes)} nodes of the policy tree expanded:"), _tree(nodes)]
+        rule = "each time the unexpanded node of highest utility, among equals the first in candidate order"
+        out += [_plain(f"{len(nodes)} nodes of the policy tree expanded, {rule}:"), _tree(nodes)]
         out += _left_out(len(nodes), "expanded nodes")
     return "search", _plain(went_in), Group(*out, *_selected(steps))
 

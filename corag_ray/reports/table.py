@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -105,17 +107,20 @@ def shown_columns(summary: Summary) -> list[Column]:
 
 
 def summary_table(summary: Summary) -> Group:
-    """The tables for the terminal: the best real method of a column in bold, floor and ceiling dimmed."""
-    main = _terminal_table([column.header for column in COLUMNS] + ["over budget", "n"])
-    for method, cells in table_cells(summary):
-        over = f"[red]{method.over_budget}[/red]" if method.over_budget else "0"
-        _terminal_line(main, method, cells, over, str(method.n))
-    tables: list[Table | str] = [main]
+    """The tables for the terminal: the best real method of a column in bold, floor and ceiling dimmed.
+
+    Where methods below each other are too wide for the terminal, they stand side by side, and metrics below each other.
+    """
+    lines = [
+        (method, [*map(_terminal_cell, cells), _over_budget(method), str(method.n)])
+        for method, cells in table_cells(summary)
+    ]
+    tables: list[_FirstThatFits | str] = [
+        _either_way([column.header for column in COLUMNS] + ["over budget", "n"], lines)
+    ]
     for small in small_tables(summary):
-        below = _terminal_table([column.header for column in small.columns])
-        for method, cells in table_cells(summary, small.columns):
-            _terminal_line(below, method, cells)
-        tables += ["", below]
+        lines = [(method, list(map(_terminal_cell, cells))) for method, cells in table_cells(summary, small.columns)]
+        tables += ["", _either_way([column.header for column in small.columns], lines)]
     return Group(*tables, Text(caption(summary), style="italic dim"))
 
 
@@ -134,13 +139,20 @@ def markdown_table(summary: Summary) -> str:
 
 def caption(summary: Summary) -> str:
     """What the numbers are, how many questions are not in them, and what they cannot show."""
-    notes = _coverable(summary) + "".join(f" {table.note}" for table in small_tables(summary))
+    notes = _no_reference(summary) + _coverable(summary) + "".join(f" {table.note}" for table in small_tables(summary))
     return (
         f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
         f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's"
         f" answers (set) or the same generator's answer from the gold passages (generated).{notes} Bold: best of its"
         f" column, floor and ceiling aside.{_order_blind(summary)}"
     )
+
+
+def _no_reference(summary: Summary) -> str:
+    """The sentence that says why a whole column is empty: the reference is an answer of the run's own."""
+    if any(method.estimates["rouge_generated.rougeL"].n for method in summary.methods):
+        return ""
+    return " The latter is a dash: no method with `source: gold` answered."
 
 
 def _coverable(summary: Summary) -> str:
@@ -202,18 +214,47 @@ def _best_mean(summary: Summary, column: Column) -> str | None:
     return decimal((min if column.lower_is_better else max)(measured), column.digits)
 
 
-def _terminal_table(headers: Sequence[str]) -> Table:
+@dataclass(frozen=True, slots=True)
+class _FirstThatFits:
+    """The first of two tables where the terminal is wide enough for it, else the second."""
+
+    wide: Table
+    narrow: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbounded = options.update(max_width=sys.maxsize)
+        fits = Measurement.get(console, unbounded, self.wide).maximum <= options.max_width
+        yield self.wide if fits else self.narrow
+
+
+def _either_way(headers: Sequence[str], lines: Sequence[tuple[MethodSummary, Sequence[str]]]) -> _FirstThatFits:
+    """Methods below each other, or side by side."""
+    wide = _terminal_table("method", [header.replace(" ", "\n") for header in headers])
+    for method, texts in lines:
+        wide.add_row(escape(method.name), *texts, style="dim" if method.is_bound else None)
+    narrow = _terminal_table("", [escape(method.name) for method, _ in lines])
+    for header, *texts in zip(headers, *(texts for _, texts in lines), strict=True):
+        narrow.add_row(header, *texts)
+    for column, (method, _) in zip(narrow.columns[1:], lines, strict=True):
+        column.style = "dim" if method.is_bound else ""
+    return _FirstThatFits(wide, narrow)
+
+
+def _terminal_table(corner: str, headers: Sequence[str]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)
-    table.add_column("method", no_wrap=True, overflow="fold")
+    table.add_column(corner, no_wrap=True, overflow="fold")
     for header in headers:
         # A narrow terminal folds a cell; it never shows a number without its last digits.
-        table.add_column(header.replace(" ", "\n"), justify="right", overflow="fold")
+        table.add_column(header, justify="right", overflow="fold")
     return table
 
 
-def _terminal_line(table: Table, method: MethodSummary, cells: Sequence[Cell], *counts: str) -> None:
-    texts = [f"[bold]{cell}[/bold]" if cell.is_best else str(cell) for cell in cells]
-    table.add_row(escape(method.name), *texts, *counts, style="dim" if method.is_bound else None)
+def _terminal_cell(cell: Cell) -> str:
+    return f"[bold]{cell}[/bold]" if cell.is_best else str(cell)
+
+
+def _over_budget(method: MethodSummary) -> str:
+    return f"[red]{method.over_budget}[/red]" if method.over_budget else "0"
 
 
 def _markdown_lines(headers: Sequence[str], rows: Sequence[tuple[MethodSummary, list[str]]]) -> list[str]:

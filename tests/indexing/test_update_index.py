@@ -16,6 +16,7 @@ from tiny_index import SPEC, Hashes, build, contents
 from corag_ray.errors import DataError
 from corag_ray.indexing import build_index, versions
 from corag_ray.indexing.build_index import unchanged
+from corag_ray.indexing.merge import DENSE
 from corag_ray.indexing.open_index import open_index
 from corag_ray.indexing.versions import MANIFEST, UNFINISHED, current_version, find_version, read_manifest
 from corag_ray.types import Document
@@ -234,3 +235,16 @@ def test_a_first_build_killed_at_any_step_goes_on_without_embedding_again(tmp_pa
                 open_index(tmp_path, spec_of(BEFORE), Hashes(), "dense")
     build(tmp_path, BEFORE, spec_of(BEFORE), embedder)
     assert sorted(embedder.embedded) == ["ferry stone river", "sea bridge", "tea salt iron", "tower clock"]
+
+
+def test_a_folder_beside_the_versions_that_is_none_is_left_alone(tmp_path):
+    build(tmp_path, BEFORE, spec_of(BEFORE))
+    shutil.copytree(current_version(tmp_path), current_version(tmp_path).with_name("000001 old"))
+    assert build(tmp_path, AFTER, spec_of(AFTER)).version.startswith("2-")
+
+
+def test_an_update_of_a_damaged_dense_index_is_refused_with_what_to_do(tmp_path):
+    build(tmp_path, BEFORE, spec_of(BEFORE))
+    (current_version(tmp_path) / DENSE).write_bytes(b"damaged")
+    with pytest.raises(DataError, match=r"dense\.faiss is damaged: delete the folder"):
+        build(tmp_path, AFTER, spec_of(AFTER))

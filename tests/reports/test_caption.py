@@ -63,9 +63,17 @@ ONE = [row(0, {"m": result(0.5, 400)}, answers=LONG)]
 def test_evidence_recall_that_cannot_reach_1_is_explained_in_all_outputs(tmp_path):
     sentence = "With every chunk of the evidence's documents selected, evidence recall would be 0.618."
     summary = summarise(ONE, coverable_evidence=0.6181)
-    assert f"(generated). {sentence} Bold" in markdown_table(summary)
+    assert f"{sentence} Bold" in markdown_table(summary)
     assert sentence in " ".join(printed(summary).split())
     assert sentence in page_text(tmp_path / "page.html", summary)
+
+
+def test_an_empty_column_of_generated_references_is_explained():
+    with_gold = [
+        row(0, {"naive": result(0.5, 400, rouge_generated=dict.fromkeys(("rouge1", "rouge2", "rougeL"), 0.5))})
+    ]
+    assert "is a dash: no method with `source: gold` answered" in caption(summarise(ONE))
+    assert "is a dash" not in caption(summarise(with_gold))
 
 
 @pytest.mark.parametrize("coverable", [None, 1.0, 0.9999])

@@ -163,6 +163,18 @@ def test_a_bar_in_a_name_breaks_no_markdown_table():
     assert len(re.findall(r"(?<!\\)\|", line)) == len(COLUMNS) + 4
 
 
+def test_a_narrow_terminal_gets_the_methods_side_by_side_and_no_folded_cell():
+    rows = [row(i, {name: result(0.2 * i, 400 + i) for name in ("naive_rag", "corag", "no_context")}) for i in range(3)]
+    lines = {}
+    for width in (80, 200):
+        console = Console(width=width, file=io.StringIO(), color_system=None)
+        console.print(summary_table(summarise(rows)))
+        lines[width] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert re.fullmatch(r" *naive_rag +corag +no_context *", lines[80][0])
+    assert any(re.fullmatch(r"context tokens( +401 ± 1){3} *", line) for line in lines[80])
+    assert lines[200][0].split()[0] == "ROUGE-L"
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_terminal_is_too_narrow_for_whole_numbers(width):
     rows = [row(i, {"[red]a": result(0.5, 1234 + i, pairs=123456)}) for i in range(2)]
