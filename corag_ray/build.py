@@ -26,6 +26,7 @@ from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
+from corag_ray.memo import Memo, ScoreFile
 from corag_ray.models.byte_tokenizer import ByteTokenizer
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
@@ -65,6 +66,10 @@ COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25
 """Packages whose versions can change a number of any run."""
 
 
+RERANKING_LIBRARIES = ("torch", "transformers", "tokenizers", "FlagEmbedding")
+"""Packages whose versions can change the raw score of a memoised reranker."""
+
+
 def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     """By reranker of the configuration, what its class declares: tables that speak of order must say who scored."""
     classes = {name: _reranker_class(config, name) for name in sorted(config.rerankers)}
@@ -86,6 +91,8 @@ def settle(config: Config) -> Config:
     if config.deterministic or config.dtype == "auto":
         changes["dtype"] = "float32" if config.deterministic else native_dtype()
     server = config.generation.server
+    if config.memo.path is not None:
+        changes["memo"] = config.memo.model_copy(update={"path": config.memo.path.resolve()})
     if server is not None and server.tokenizer is not None:
         server = server.model_copy(update={"tokenizer": server.tokenizer.resolve()})
         changes["generation"] = config.generation.model_copy(update={"server": server})
@@ -157,7 +164,35 @@ def build_selector(
         budget_tokens=config.budget_tokens,
         max_new_tokens=config.generation.max_new_tokens,
         keep_searches=keep_searches,
+        memo=build_memo(config),
     )
+
+
+def build_memo(config: Config) -> Memo:
+    """The memo of the configuration's rerankers that are worth one.
+
+    Raises:
+        DataError: its file cannot be used.
+    """
+    return Memo(reranker_identities(config), config.memo.entries, config.memo.path)
+
+
+def reranker_identities(config: Config) -> dict[str, str]:
+    """By memoised reranker, all that its raw scores depend on beside query and texts; the calibration is not in it.
+
+    The deterministic mode is: its numbers depend on nothing else, and a memo must not bring in others'.
+    """
+    run = settle(config)
+    identities = {}
+    for name in sorted(config.rerankers):
+        made_by = _reranker_class(config, name)
+        if made_by.memoised:
+            own = config.cross_encoders.get(name)
+            weights = _weights_hash(own.folder) if own else GENERATORS[config.generation.model].revision
+            libraries = [(package, package_version(package)) for package in RERANKING_LIBRARIES]
+            computing = [libraries, run.dtype, run.deterministic, made_by.template_version]
+            identities[name] = json.dumps([made_by.__name__, weights, own and own.max_tokens, *computing])
+    return identities
 
 
 def build_method(method: Method, seed: int) -> pipeline.Method:
@@ -227,6 +262,7 @@ def prepare_weights(config: Config) -> None:
     Raises:
         ConfigError: an unknown embedder, generator, prompt or reranker (the message suggests the nearest), a folder
             that is not there, or an exhaustive search of too many combinations.
+        DataError: the file of the memo cannot be used.
         MissingModelError: a package of weights is not installed.
     """
     _look_up("prompt", config.generation.prompt, PROMPTS)
@@ -240,6 +276,8 @@ def prepare_weights(config: Config) -> None:
     for name in _cross_encoders_of(config):
         if not config.cross_encoders[name].folder.is_dir():
             raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
+    if config.memo.path is not None:
+        ScoreFile(config.memo.path).close()
     _check_exhaustive(config)
     _look_up("embedder", config.embedder, EMBEDDERS).folder()
     generator = _look_up("generator", config.generation.model, GENERATORS)

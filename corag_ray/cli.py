@@ -132,6 +132,7 @@ def ask(
         "context_tokens": chosen.context_tokens,
         "budget_tokens": run.budget_tokens,
         "pairs": chosen.pairs,
+        "pairs_computed": chosen.pairs_computed,
         "index_version": plan.index_version,
         "notes": chosen.notes,
     }

@@ -238,6 +238,13 @@ class Plan(Section):
     threads: int = Field(2, ge=1, le=1024, strict=True)
 
 
+class Memo(Section):
+    """Raw scores of slow rerankers, kept for all searches: how many in memory, and the file that keeps all, if any."""
+
+    entries: int = Field(1_000_000, ge=0, strict=True)
+    path: Path | None = None
+
+
 class Config(Section):
     """One run: data, models, methods and the budget they share.
 
@@ -261,6 +268,7 @@ class Config(Section):
     cross_encoders: dict[MethodName, CrossEncoderFolder] = Field(default_factory=dict)
     methods: dict[MethodName, Method] = Field(default_factory=_default_methods, min_length=1)
     plan: Plan = Plan()
+    memo: Memo = Memo()
 
     @property
     def rerankers(self) -> set[str]:
@@ -271,11 +279,11 @@ class Config(Section):
     def numbers(self) -> dict[str, Any]:
         """What changes numbers, as JSON values.
 
-        Left out: the plan, how many questions, how many failures are borne, how patiently a server is asked, where
-        folders of models lie (their content counts), and cross-encoders that no method asks.
+        Left out: the plan, the memo, how many questions, how many failures are borne, how patiently a server is asked,
+        where folders of models lie (their content counts), and cross-encoders that no method asks.
         """
         asked = {name: {"folder"} if name in self.rerankers else True for name in self.cross_encoders}
-        left_out: dict[str, Any] = dict.fromkeys(("plan", "limit", "max_failed_share"), True)
+        left_out: dict[str, Any] = dict.fromkeys(("plan", "memo", "limit", "max_failed_share"), True)
         left_out |= {"generation": {"server": NO_NUMBERS_OF_A_SERVER}, "cross_encoders": asked}
         return self.model_dump(mode="json", exclude=left_out)
 

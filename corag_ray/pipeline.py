@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from corag_ray.core.strategy import Candidates, Strategy
 from corag_ray.errors import RowError
 from corag_ray.indexing.chunking import COST_NUMBER
 from corag_ray.indexing.store import ChunkStore
+from corag_ray.memo import Memo, QueryKeys
 from corag_ray.models.protocols import FirstStage, FloatArray, Generator, PromptTokenizer, Reranker
 from corag_ray.prompts import Prompt, numbered_passage
 from corag_ray.scoring import SCORE_DECIMALS, ScoringContext, score_pairs, shared_ms
@@ -53,12 +54,15 @@ class Choice:
     context if that is less; `context_tokens` is recounted from the encoded prompt. `latency_ms` is by stage; what
     questions share is divided among them, so that sums over a run are the run's time. `search` holds the cosines that
     the strategy reads, its construction, its pairs' share of its reranker's time and of the rounds', and its answer.
+    `pairs_computed` is how many of its `pairs` a reranker was called for; the others' scores were in the memo or came
+    with another search's. Like a time, it depends on what else was asked.
     """
 
     source: Source
     selection: list[Chunk] = field(default_factory=list)
     score: float | None = None
     pairs: int = 0
+    pairs_computed: int = 0
     reranker: str | None = None
     effective_budget_tokens: int = 0
     prompt: str = ""
@@ -114,8 +118,10 @@ class Selector:
         budget_tokens: int,
         max_new_tokens: int,
         keep_searches: bool = False,
+        memo: Memo | None = None,
     ) -> None:
-        """`max_new_tokens` is kept free in the generator's window for the answer."""
+        """`max_new_tokens` is kept free in the generator's window for the answer. `memo` knows who is memoised."""
+        self._memo = Memo({}, 0) if memo is None else memo
         self._keep_searches = keep_searches
         self._store = store
         self.index_version = index_version
@@ -200,7 +206,8 @@ class Selector:
             positions=tuple(chunk.position for chunk in choices.candidates),
         )
         searches: list[_Search] = []
-        prepared: dict[str, tuple[Any, float]] = {}
+        prepared: dict[str, tuple[Any, QueryKeys | None, float]] = {}
+        texts = [chunk.text for chunk in choices.candidates]
         for name, method in self._methods.items():
             if method.new_strategy is None or method.reranker is None:
                 continue
@@ -208,8 +215,9 @@ class Selector:
             if method.reranker not in prepared:
                 started = time.perf_counter()
                 value = reranker.prepare(choices.question.text, choices.candidates, rows)
-                prepared[method.reranker] = value, _ms_since(started)
-            value, milliseconds = prepared[method.reranker]
+                keys = self._memo.keys(method.reranker, choices.question.text, texts, reranker.order_sensitive)
+                prepared[method.reranker] = value, keys, _ms_since(started)
+            value, keys, milliseconds = prepared[method.reranker]
             choice = choices.methods[name]
             choice.latency_ms["prepare"] = milliseconds
             seen = replace(candidates, order_matters=reranker.order_sensitive)
@@ -218,7 +226,7 @@ class Selector:
             started = time.perf_counter()
             strategy = method.new_strategy(seen, choice.effective_budget_tokens)
             choice.latency_ms["search"] = _ms_since(started) + (similarity_ms if method.needs_similarity else 0.0)
-            scored = ScoringContext(method.reranker, value, strategy.reading)
+            scored = ScoringContext(method.reranker, value, strategy.reading, keys)
             searches.append(_Search(choice, choices.candidates, seen, method.order, strategy, scored))
         return searches
 
@@ -235,15 +243,17 @@ class Selector:
         """Run all searches in lockstep and store what they chose and the time it took them."""
         scored = [search.scored for search in searches]
         reranker_ms: defaultdict[str, float] = defaultdict(float)
+        computed: Counter[int] = Counter()
         started = time.perf_counter()
         pairs = drive_lockstep(
             [search.strategy for search in searches],
-            lambda asked: score_pairs(self._rerankers, scored, asked, reranker_ms),
+            lambda asked: score_pairs(self._rerankers, scored, asked, reranker_ms, self._memo, computed),
             in_flight=SEARCHES_IN_FLIGHT,
         )
         shares = shared_ms(scored, pairs, reranker_ms, _ms_since(started))
-        for search, asked, share in zip(searches, pairs, shares, strict=True):
+        for number, (search, asked, share) in enumerate(zip(searches, pairs, shares, strict=True)):
             search.choice.pairs = asked
+            search.choice.pairs_computed = computed[number]
             search.choice.latency_ms["search"] += share
             search.choice.search = search.strategy if self._keep_searches else None
             self._choose(search)

@@ -1,18 +1,20 @@
-"""From what strategies ask to reranker calls: merged by reranker, deduplicated, rounded, timed."""
+"""From what strategies ask to reranker calls: merged by reranker, deduplicated, memoised, rounded, timed."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from corag_ray.core.strategy import Reading
 from corag_ray.errors import ProtocolError
-from corag_ray.models.protocols import Reranker
-from corag_ray.types import Combination
+from corag_ray.memo import Memo, QueryKeys
+from corag_ray.models.protocols import MemoisedReranker, Reranker
+from corag_ray.types import Combination, Score
 
 SCORE_DECIMALS = 3
 """Scores are rounded before a strategy sees them, so that the last bits of a sum decide nothing."""
@@ -20,11 +22,15 @@ SCORE_DECIMALS = 3
 
 @dataclass(frozen=True, slots=True)
 class ScoringContext:
-    """What a search needs to have its combinations scored: its reranker, the prepared query, the value it reads."""
+    """What a search needs to have its combinations scored: its reranker, the prepared query, the value it reads.
+
+    `keys` are the query's in the memo; None where its reranker is not memoised.
+    """
 
     reranker: str
     prepared: Any
     reading: Reading
+    keys: QueryKeys | None = None
 
 
 def score_pairs(
@@ -32,30 +38,55 @@ def score_pairs(
     searches: Sequence[ScoringContext],
     pairs: Sequence[tuple[int, Combination]],
     reranker_ms: defaultdict[str, float] | None = None,
+    memo: Memo | None = None,
+    computed: Counter[int] | None = None,
 ) -> list[float | None]:
-    """Score (search number, combination) pairs: one call a reranker, each distinct (query, combination) once.
+    """Score (search number, combination) pairs: at most one call a reranker, each distinct (query, combination) once.
+
+    Where searches have keys, the memo is asked first and told afterwards: equal questions over equal texts are then
+    one, whichever search, round or process asks. What it holds was computed in other company: outside the deterministic
+    mode that may change the last bits of a score, and so, now and then, what is told after rounding.
 
     Returns one value a pair in its order, rounded to 3 decimals; `None` where the reranker's answer is not finite.
-    What each reranker's call took is added to `reranker_ms`, where that is given.
+    What each reranker's call took is added to `reranker_ms`; to `computed`, by search, for how many of its pairs a
+    reranker was called (of several searches that ask for the same in one round, the first one's).
     """
-    calls: dict[str, dict[tuple[int, Combination], list[int]]] = defaultdict(lambda: defaultdict(list))
+    calls: dict[str, dict[Hashable, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, (number, combination) in enumerate(pairs):
         search = searches[number]
-        calls[search.reranker][id(search.prepared), combination].append(place)
+        asked = (id(search.prepared), combination) if search.keys is None else search.keys.of(combination)
+        calls[search.reranker][asked].append(place)
     values: list[float | None] = [None] * len(pairs)
     for name, wanted in calls.items():
-        firsts = [places[0] for places in wanted.values()]
+        # A reranker's searches all have keys or none has.
+        used = memo if isinstance(next(iter(wanted)), bytes) else None
+        known = {} if used is None else _remembered(used, rerankers[name], cast(Collection[bytes], wanted))
+        missing = {asked: places for asked, places in wanted.items() if asked not in known} if known else wanted
+        firsts = [pairs[places[0]] for places in missing.values()]
         started = time.perf_counter()
-        scores = rerankers[name].score([(searches[pairs[i][0]].prepared, pairs[i][1]) for i in firsts])
+        found = rerankers[name].score([(searches[n].prepared, c) for n, c in firsts]) if firsts else []
         if reranker_ms is not None:
             reranker_ms[name] += (time.perf_counter() - started) * 1000.0
-        if len(scores) != len(firsts):
-            raise ProtocolError(f"reranker '{name}' gave {len(scores)} scores for {len(firsts)} pairs.")
-        for score, places in zip(scores, wanted.values(), strict=True):
+        if len(found) != len(firsts):
+            raise ProtocolError(f"reranker '{name}' gave {len(found)} scores for {len(firsts)} pairs.")
+        if computed is not None:
+            computed.update([number for number, _ in firsts])
+        if used is not None:
+            used.put({cast(bytes, key): score.raw for key, score in zip(missing, found, strict=True)})
+        scored = itertools.chain(
+            zip(found, missing.values(), strict=True), ((known[key], wanted[key]) for key in known)
+        )
+        for score, places in scored:
             for place in places:
                 value = score.raw if searches[pairs[place][0]].reading == "raw" else score.calibrated
                 values[place] = round(value, SCORE_DECIMALS) if math.isfinite(value) else None
     return values
+
+
+def _remembered(memo: Memo, reranker: Reranker[Any], keys: Collection[bytes]) -> dict[Hashable, Score]:
+    """The scores that the memo knows, calibrated anew: what it holds may be older than the calibration."""
+    calibrated = cast(MemoisedReranker[Any], reranker).calibrated  # only such a reranker's searches have keys
+    return {key: Score(raw, calibrated(raw)) for key, raw in memo.get(list(keys)).items()}
 
 
 def shared_ms(

@@ -9,6 +9,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "selection": [{"chunk_id": "0f", "doc_id": "d", "start": 0, "end": 500, "cost": 130}],
         "score": 0.6,
         "pairs": 60,
+        "pairs_computed": 60,
         "budget_tokens": 512,
         "effective_budget_tokens": 512,
         "context_tokens": 500,
@@ -36,7 +37,7 @@ def rouge(value: float) -> dict[str, float]:
 
 def row(position: int, methods: dict[str, Any] | None = None, **changes: Any) -> Any:
     plain = {
-        "schema_version": 3,
+        "schema_version": 4,
         "question_id": f"q{position}",
         "fingerprint": "ab",
         "index_version": "1-abc",

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from models import tiny_models
 from models.openai_server import completion, serving
 
 from corag_ray.build import build_answerer, build_embedder, build_selector, build_tokenizer, index_spec
@@ -89,3 +90,21 @@ def test_without_a_tokenizer_a_budget_above_the_window_is_cut_and_the_row_says_s
     left = 2000 - 48 - 256 - frame_bytes  # window, new tokens, template
     assert choice.effective_budget_tokens == left
     assert choice.notes == [f"budget cut from 3000 to {left} tokens, all that the model's window leaves"]
+
+
+@pytest.mark.models
+def test_a_memos_file_serves_a_later_selector_with_other_searches_over_the_same_cross_encoder(index, tmp_path):
+    tree = {"kind": "policy_tree", "preset": "report"}
+    first = {"ranked": {"kind": "ranked"}, "tree": tree}
+    later = {"tree": {**tree, "changes": {"iterations": 1}}, "beam": {"kind": "beam"}}
+    own = {"tiny": {"folder": tiny_models.bert(tmp_path / "bert"), "max_tokens": 128}}
+    plain = config_of("http://127.0.0.1:9/v1").model_dump() | {"cross_encoders": own}
+    pairs, computed = [], []
+    for strategies in (first, later):
+        methods = {name: {"strategy": strategy, "reranker": "tiny"} for name, strategy in strategies.items()}
+        memo = {"entries": 0, "path": tmp_path / "memo.sqlite"}
+        choices = chosen(index, Config.model_validate(plain | {"methods": methods, "memo": memo}))
+        pairs.append([choice.pairs for choice in choices.methods.values()])
+        computed.append([choice.pairs_computed for choice in choices.methods.values()])
+    assert 0 < computed[0][0] + computed[0][1] < sum(pairs[0])
+    assert computed[1][0] == 0 < pairs[1][0]

@@ -100,10 +100,12 @@ def test_the_prompt_counts_in_every_language_and_without_passages(monkeypatch, l
 
 def test_folders_of_models_are_settled_from_the_root_so_that_an_actor_elsewhere_finds_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = Config.model_validate(cross_encoder("models/mine") | server(tokenizer="models/theirs"))
+    values = cross_encoder("models/mine") | server(tokenizer="models/theirs") | {"memo": {"path": "memo.sqlite"}}
+    config = Config.model_validate(values)
     settled = settle(config)
     assert settled.cross_encoders["mine"].folder == tmp_path.resolve() / "models" / "mine"
     assert settled.generation.server.tokenizer == tmp_path.resolve() / "models" / "theirs"
+    assert settled.memo.path == tmp_path.resolve() / "memo.sqlite"
     monkeypatch.chdir("/")
     assert settle(settled) == settled
 
@@ -133,6 +135,7 @@ def fingerprints(**changes):
     [
         {"plan": {"select_actors": 3, "generate_actors": 2, "embed_actors": 2, "cpus_an_actor": 0.1, "threads": 9}},
         {"limit": 3},
+        {"memo": {"entries": 5, "path": "memo.sqlite"}},
         {"max_failed_share": 0.5},
     ],
     ids=lambda changes: next(iter(changes)),

@@ -6,7 +6,7 @@ from corag_ray import build
 from corag_ray.build import index_spec, prepare_weights
 from corag_ray.config import Config, load_config
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.errors import ConfigError, DataError, MissingModelError
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.types import Document, Question
 
@@ -109,3 +109,10 @@ def test_prepare_weights_refuses_a_package_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(PackagedModel, "folder", missing)
     with pytest.raises(MissingModelError, match=MINILM.package):
         prepare_weights(Config())
+
+
+def test_a_file_that_cannot_hold_the_memo_is_refused_before_anything_is_loaded(tmp_path, unpacked):
+    (tmp_path / "notes.txt").write_text("no database " * 99)
+    with pytest.raises(DataError, match=r"^memo\.path: .*notes\.txt cannot hold the memo of scores"):
+        prepare_weights(Config.model_validate({"memo": {"path": tmp_path / "notes.txt"}}))
+    assert unpacked == []

@@ -3,11 +3,12 @@
 import math
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
 from corag_ray.errors import ProtocolError
+from corag_ray.memo import Memo
 from corag_ray.scoring import ScoringContext, score_pairs, shared_ms
 from corag_ray.types import Score
 
@@ -130,3 +131,104 @@ def test_time_is_shared_by_the_pairs_of_each_reranker_and_the_rest_by_all_pairs(
     # a's 12 ms over 3 + 1 pairs are 3 a pair, b's 20 over 4 are 5; the rest, 40 - 32 over all 8, is 1 a pair.
     assert shared_ms(searches, [3, 1, 4, 0], {"a": 12.0, "b": 20.0}, 40.0) == [12.0, 4.0, 24.0, 0.0]
     assert shared_ms([], [], {}, 1.0) == []
+
+
+class Remembered(Recorder):
+    """As `Recorder`, calibrated by a function of the raw score."""
+
+    def __init__(self, value, calibrated):
+        super().__init__(lambda prepared, combination: Score(raw := value(combination), calibrated(raw)))
+        self.calibrated = calibrated
+
+
+def halved(raw):
+    return raw / 2
+
+
+def with_keys(memo, reading="raw", query="q", name="m", ordered=True):
+    """A search of its own preparation, over three candidates whose texts are always the same."""
+    return ScoringContext(name, [query], reading, memo.keys(name, query, ("a", "b", "c"), ordered))
+
+
+def memo_of(**identities):
+    return Memo(identities, 100)
+
+
+def test_what_the_memo_holds_is_not_computed_again_and_calibrated_by_the_curve_of_now():
+    memo = memo_of(m="model")
+    first, later = (Remembered(lambda c: sum(c) / 7, curve) for curve in (halved, lambda raw: raw / 4))
+    assert score_pairs({"m": first}, [with_keys(memo)], [(0, (1,)), (0, (1, 2))], memo=memo) == [0.143, 0.429]
+    searches = [with_keys(memo, "calibrated"), with_keys(memo, "raw")]
+    pairs = [(0, (2,)), (0, (1, 2)), (1, (1,)), (1, (2,))]
+    assert score_pairs({"m": later}, searches, pairs, memo=memo) == [0.071, 0.107, 0.143, 0.286]  # 2/28, 3/28, 1/7, 2/7
+    assert later.calls == [[(["q"], (2,))]]
+    assert (memo.lookups, memo.hits) == (2 + 3, 2)
+
+
+def test_a_hit_is_the_very_number_that_was_computed():
+    memo, computed = memo_of(m="model"), Remembered(lambda c: 2 / 3, halved)
+    searches = [with_keys(memo, "raw"), with_keys(memo, "calibrated")]
+    pairs = [(0, (0,)), (1, (0,))]
+    told = score_pairs({"m": computed}, searches, pairs, memo=memo)
+    assert told == score_pairs({"m": computed}, searches, pairs, memo=memo) == [0.667, 0.333]
+    assert len(computed.calls) == 1
+    [raw] = memo.get([searches[0].keys.of((0,))]).values()
+    assert (raw, halved(raw)) == (2 / 3, computed.score([(["q"], (0,))])[0].calibrated)
+
+
+def test_a_reranker_whose_scores_are_all_in_the_memo_is_not_called():
+    memo, model, took_ms = memo_of(m="model"), Remembered(sum, halved), defaultdict(float)
+    for _ in range(2):
+        assert score_pairs({"m": model}, [with_keys(memo)], [(0, (1,))], took_ms, memo) == [1.0]
+    assert len(model.calls) == 1
+
+
+def test_equal_questions_over_equal_texts_are_one_within_a_round_and_permutations_where_order_is_not_seen():
+    for ordered, calls in ((True, [(1, 2), (2, 1)]), (False, [(1, 2)])):
+        memo, model = memo_of(m="model"), Remembered(sum, halved)
+        searches = [with_keys(memo, ordered=ordered), with_keys(memo, ordered=ordered)]
+        assert score_pairs({"m": model}, searches, [(0, (1, 2)), (1, (1, 2)), (1, (2, 1))], memo=memo) == [3.0] * 3
+        assert [combination for _, combination in model.calls[0]] == calls
+
+
+def test_the_memo_tells_queries_and_rerankers_apart():
+    memo = memo_of(a="one", b="another")
+    models = {"a": Remembered(sum, halved), "b": Remembered(lambda c: -sum(c), halved)}
+    searches = [with_keys(memo, query=query, name=name) for query in "qr" for name in "ab"]
+    pairs = [(n, (1,)) for n in range(4)]
+    assert score_pairs(models, searches, pairs, memo=memo) == [1.0, -1.0, 1.0, -1.0]
+    assert [len(model.calls[0]) for model in models.values()] == [2, 2]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_score_that_is_not_finite_is_asked_for_again(bad):
+    memo, model = memo_of(m="model"), Remembered(lambda c: bad if c == (0,) else 1.0, lambda raw: 0.5)
+    for _ in range(2):
+        pairs = [(0, (0,)), (1, (0,)), (0, (1,))]
+        searches = [with_keys(memo, "raw"), with_keys(memo, "calibrated")]
+        assert score_pairs({"m": model}, searches, pairs, memo=memo) == [None, 0.5, 1.0]
+    assert [[c for _, c in call] for call in model.calls] == [[(0,), (1,)], [(0,)]]
+
+
+def test_what_was_computed_is_counted_for_the_first_search_that_asked():
+    memo, computed = memo_of(m="model"), Counter()
+    models = {"m": Remembered(sum, halved), "free": Recorder(summed)}
+    shared = [9]
+    searches = [with_keys(memo), with_keys(memo), *(ScoringContext("free", shared, "raw") for _ in range(2))]
+    pairs = [(1, (0,)), (0, (0,)), (0, (1,)), (3, (0,)), (2, (0,)), (2, (1,)), (2, (2,))]
+    score_pairs(models, searches, pairs, memo=memo, computed=computed)
+    assert computed == {0: 1, 1: 1, 2: 2, 3: 1}
+    score_pairs(models, searches, pairs, memo=memo, computed=computed)
+    assert computed == {0: 1, 1: 1, 2: 4, 3: 2}  # the memo knows all of m's; who is not memoised computes again
+
+
+def test_random_rounds_give_the_same_values_with_and_without_a_memo():
+    chance = random.Random(6)
+    memo = Memo({"m": "model"}, 20)  # smaller than what is asked for
+    model = Remembered(lambda c: hash(c) % 9973 / 7, lambda raw: raw / 9973)
+    for _ in range(60):
+        searches = [with_keys(memo, chance.choice(["raw", "calibrated"])) for _ in range(4)]
+        pairs = [(chance.randrange(4), tuple(chance.sample(range(3), chance.randint(0, 3)))) for _ in range(12)]
+        plain = [ScoringContext(s.reranker, s.prepared, s.reading) for s in searches]
+        assert score_pairs({"m": model}, searches, pairs, memo=memo) == score_pairs({"m": model}, plain, pairs)
+    assert memo.hits > 100

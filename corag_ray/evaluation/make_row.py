@@ -75,6 +75,7 @@ def _method_result(
         ],
         "score": plan.score,
         "pairs": plan.pairs,
+        "pairs_computed": plan.pairs_computed,
         "budget_tokens": budget_tokens,
         "effective_budget_tokens": plan.effective_budget_tokens,
         "context_tokens": plan.context_tokens,

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 
 from corag_ray.errors import DataError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _ADVICE = "delete the line, and the next run into its folder answers the question again"
 
 
@@ -44,6 +44,7 @@ class StoredRouge(TypedDict):
 class MethodResult(TypedDict):
     """What one method did with one question; a `source` other than retrieval makes it a floor or ceiling.
 
+    `pairs_computed` is how many of its `pairs` were not in a memo and came with no other method's call.
     `context_tokens` is recounted from the encoded prompt. `rouge_set`, `exact_match` and `token_f1` are against the
     data set's answers, `rouge_generated` against the answer that the same generator writes from the gold passages.
     `abstained` is None where the run's prompt agrees on no words for that, and where nothing was generated. Where it
@@ -54,6 +55,7 @@ class MethodResult(TypedDict):
     selection: list[SelectedChunk]
     score: float | None
     pairs: int
+    pairs_computed: int
     budget_tokens: int
     effective_budget_tokens: int
     context_tokens: int

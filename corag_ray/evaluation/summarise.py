@@ -24,6 +24,7 @@ METRICS = (
         "context_tokens",
         "prompt_tokens",
         "pairs",
+        "pairs_computed",
         "latency_ms",
     ),
 )
@@ -67,6 +68,8 @@ def summarise(
         candidate_recall=_estimate([row["candidate_recall"] for row in good], seed),
         candidate_ndcg_at_10=_estimate([row["candidate_ndcg_at_10"] for row in good], seed),
         candidate_rr_at_10=_estimate([row["candidate_rr_at_10"] for row in good], seed),
+        pairs=sum(result["pairs"] for row in good for result in row["methods"].values()),
+        pairs_computed=sum(result["pairs_computed"] for row in good for result in row["methods"].values()),
         coverable_evidence=coverable_evidence,
         short_answers=are_short([row["answers"] for row in good]),
         order_blind=tuple(order_blind),
@@ -96,6 +99,7 @@ def headline(summary: Summary) -> dict[str, Any]:
         "evidence_recall": "evidence_recall",
         "tokens": "context_tokens",
         "pairs": "pairs",
+        "pairs_computed": "pairs_computed",
         "latency_ms": "latency_ms",
     }
     return {
@@ -108,6 +112,7 @@ def headline(summary: Summary) -> dict[str, Any]:
             "ndcg_at_10": summary.candidate_ndcg_at_10.mean,
             "rr_at_10": summary.candidate_rr_at_10.mean,
         },
+        "shared_pairs": summary.shared_pairs,
         "rows": summary.rows,
         "failed": summary.failed,
         "over_budget": summary.over_budget,

@@ -64,10 +64,11 @@ class Slice:
 class Summary:
     """A whole run.
 
-    `differences` holds, by method and metric, the method minus the baseline on the same questions. `short_answers` says
-    whether the set's answers are short, so that exact match and token F1 are worth a look. `coverable_evidence` is the
-    evidence recall if every chunk of the evidence's documents were selected, None where it is not known; `order_blind`
-    names the rerankers whose scores do not depend on the order of chunks.
+    `pairs` are those of all methods, and `pairs_computed` those of them for which a reranker was called. `differences`
+    holds, by method and metric, the method minus the baseline on the same questions. `short_answers` says whether the
+    set's answers are short, so that exact match and token F1 are worth a look. `coverable_evidence` is the evidence
+    recall if every chunk of the evidence's documents were selected, None where it is not known; `order_blind` names the
+    rerankers whose scores do not depend on the order of chunks.
     """
 
     rows: int
@@ -75,6 +76,8 @@ class Summary:
     candidate_recall: Estimate
     candidate_ndcg_at_10: Estimate
     candidate_rr_at_10: Estimate
+    pairs: int
+    pairs_computed: int
     coverable_evidence: float | None
     short_answers: bool
     order_blind: tuple[str, ...]
@@ -82,6 +85,11 @@ class Summary:
     methods: tuple[MethodSummary, ...]
     differences: Mapping[str, Mapping[str, PairedDifference | None]]
     slices: tuple[Slice, ...]
+
+    @property
+    def shared_pairs(self) -> float | None:
+        """Share of the pairs whose score was in the memo or came with another method's call; None without a pair."""
+        return 1 - self.pairs_computed / self.pairs if self.pairs else None
 
     @property
     def over_budget(self) -> int:

@@ -39,6 +39,7 @@ class BM25Combination:
     name = "bm25"
     order_sensitive = False
     monotone = False
+    memoised = False
 
     def __init__(self, lexical: LexicalIndex, mean_length: float, calibration: Calibration | None = None) -> None:
         """`lexical` knows in how many chunks a term stands; `mean_length` is the mean cost of the corpus's chunks."""

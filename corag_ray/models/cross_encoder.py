@@ -30,6 +30,8 @@ class CrossEncoder:
 
     order_sensitive = True
     monotone = False
+    memoised = True
+    template_version = 1
 
     def __init__(
         self, folder: Path, name: str, max_tokens: int, compute: Compute, calibration: Calibration | None = None
@@ -92,6 +94,10 @@ class CrossEncoder:
                 for i, logit in zip(fitting, self._logits([texts[i] for i in fitting]), strict=True):
                     raw[i] = logit
         return [Score(value, self._calibrated(value)) for value in raw]
+
+    def calibrated(self, raw: float) -> float:
+        """What `score` gives as the calibrated value beside this raw one; NaN stays NaN."""
+        return self._calibrated(raw)
 
     def _fitting(self, texts: Sequence[list[str]]) -> list[int]:
         """The numbers of the pairs that the window holds whole, special tokens included."""

@@ -24,6 +24,7 @@ class LateInteraction:
     name = "late_interaction"
     order_sensitive = False
     monotone = True
+    memoised = False
 
     def __init__(
         self, embedder: Embedder, stored: TokenVectors | None = None, calibration: Calibration | None = None

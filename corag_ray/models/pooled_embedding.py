@@ -33,6 +33,7 @@ class PooledEmbedding:
     name = "pooled_embedding"
     order_sensitive = False
     monotone = False
+    memoised = False
 
     def __init__(
         self,

@@ -48,11 +48,13 @@ class Reranker(Protocol, Generic[Prepared]):
     """Values ordered combinations of candidates for a query; keeps no state between calls.
 
     `order_sensitive`: the order of a combination can change its score. `monotone`: adding a candidate never lowers it.
+    `memoised`: computing a score takes longer than looking it up, and the class is a `MemoisedReranker`.
     """
 
     name: str
     order_sensitive: bool
     monotone: bool
+    memoised: bool
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> Prepared:
         """What is computed once a query: small and picklable. `rows` are the candidates' rows in the chunk store."""
@@ -60,6 +62,20 @@ class Reranker(Protocol, Generic[Prepared]):
 
     def score(self, pairs: Sequence[tuple[Prepared, Combination]]) -> list[Score]:
         """One score a pair, in order; pairs of many queries may stand in one call. `[]` gives `[]`."""
+        ...
+
+
+class MemoisedReranker(Reranker[Prepared], Protocol):
+    """One whose raw score depends on nothing but itself, the query's text and the candidates' texts: a key of the memo.
+
+    `template_version` is raised with every change of what is read around and between the texts, of windows and of how
+    they are pooled: what a memo on disk holds of the version before then no longer counts.
+    """
+
+    template_version: int
+
+    def calibrated(self, raw: float) -> float:
+        """What `score` gives as the calibrated value beside this raw one; NaN stays NaN."""
         ...
 
 

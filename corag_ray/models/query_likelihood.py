@@ -42,6 +42,8 @@ class QueryLikelihood:
     name = "query_likelihood"
     order_sensitive = True
     monotone = False
+    memoised = True
+    template_version = 1
 
     def __init__(
         self, folder: Path, compute: Compute, min_shared: int = MIN_SHARED, calibration: Calibration | None = None
@@ -78,6 +80,10 @@ class QueryLikelihood:
             for i, value in zip(fitting, found, strict=True):
                 raw[i] = value
         return [Score(value, self._calibrated(value)) for value in raw]
+
+    def calibrated(self, raw: float) -> float:
+        """What `score` gives as the calibrated value beside this raw one; NaN stays NaN."""
+        return self._calibrated(raw)
 
     def sequence(self, prepared: PreparedLikelihood, combination: Combination) -> list[int]:
         """The token ids that are read for a combination: head, chunks, instruction, question."""

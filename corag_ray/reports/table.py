@@ -142,9 +142,19 @@ def caption(summary: Summary) -> str:
     notes = _no_reference(summary) + _coverable(summary) + "".join(f" {table.note}" for table in small_tables(summary))
     return (
         f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
-        f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval. ROUGE-L is F1 against the set's"
-        f" answers (set) or the same generator's answer from the gold passages (generated).{notes} Bold: best of its"
-        f" column, floor and ceiling aside.{_order_blind(summary)}"
+        f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval.{_pairs(summary)} ROUGE-L is F1"
+        " against the set's answers (set) or the same generator's answer from the gold passages (generated)."
+        f"{notes} Bold: best of its column, floor and ceiling aside.{_order_blind(summary)}"
+    )
+
+
+def _pairs(summary: Summary) -> str:
+    """The sentence that says how much reranking the run took, where anything was scored."""
+    if summary.shared_pairs is None:
+        return ""
+    return (
+        f" Of {summary.pairs:,} pairs, {summary.pairs_computed:,} were computed; {100 * summary.shared_pairs:.1f} %"
+        " came from the memo or with another method's call."
     )
 
 

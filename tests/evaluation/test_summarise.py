@@ -28,13 +28,13 @@ def test_rows_come_back_as_they_were_stored(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"schema_version": 3, "question', "expected one JSON object a line"),  # a write that was cut
+        ('{"schema_version": 4, "question', "expected one JSON object a line"),  # a write that was cut
         ("[1, 2]", "got list"),
         (
-            json.dumps(row(1) | {"schema_version": 2}),
-            r"expected schema_version 3, got 2: choose another folder for the run\.$",
+            json.dumps(row(1) | {"schema_version": 3}),
+            r"expected schema_version 4, got 3: choose another folder for the run\.$",
         ),
-        (json.dumps({"schema_version": 3}), "lacks question_id, fingerprint, index_version, position"),
+        (json.dumps({"schema_version": 4}), "lacks question_id, fingerprint, index_version, position"),
         (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.source, methods.naive.selection"),
         (
             json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "source"}})),
@@ -234,6 +234,7 @@ def test_the_headline_is_these_numbers_and_no_others():
         FAILED,
     ]
     shared = {"rouge_l_set": 0.4, "evidence_recall": 0.5, "pairs": 60.0, "latency_ms": 10.0}
+    shared |= {"pairs_computed": 60.0}
     shared |= {"exact_match": 0.0, "token_f1": 0.5, "abstained_unanswerable": None, "abstained_answerable": None}
     assert headline(summarise(rows)) == {
         "methods": {
@@ -241,6 +242,7 @@ def test_the_headline_is_these_numbers_and_no_others():
             "no_context": shared | {"rouge_l_generated": 0.5, "tokens": 500.0},
         },
         "candidates": {"recall": 1.0, "ndcg_at_10": 0.75, "rr_at_10": 0.5},
+        "shared_pairs": 0.0,
         "rows": 2,
         "failed": 1,
         "over_budget": 1,
@@ -254,3 +256,19 @@ def test_the_headline_tells_abstaining_rightly_from_abstaining_wrongly():
     ]
     figures = headline(summarise(rows))["methods"]["naive"]
     assert (figures["abstained_unanswerable"], figures["abstained_answerable"]) == (1.0, 0.0)
+
+
+def test_pairs_are_counted_over_all_methods_with_the_share_that_was_not_computed():
+    rows = [
+        row(0, {"naive": result(), "tree": result(pairs=591, pairs_computed=531)}),
+        row(1, {"naive": result(pairs_computed=0), "tree": result(pairs=89, pairs_computed=9)}),
+        row(2, {"naive": result()}, error={"kind": "RowError", "message": "later method failed"}),
+    ]
+    summary = summarise(rows)
+    assert (summary.pairs, summary.pairs_computed) == (60 + 591 + 60 + 89, 60 + 531 + 0 + 9)
+    assert summary.shared_pairs == headline(summary)["shared_pairs"] == pytest.approx(200 / 800)
+    assert headline(summary)["methods"]["tree"]["pairs_computed"] == 270.0
+
+
+def test_without_a_pair_there_is_no_share_of_them():
+    assert summarise([row(0, {"no_context": result(pairs=0, pairs_computed=0)})]).shared_pairs is None

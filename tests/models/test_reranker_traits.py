@@ -1,6 +1,7 @@
 """What every reranker declares of order and monotony holds on random inputs; where it declares the risk, it is real."""
 
 import itertools
+import math
 import random
 
 import numpy as np
@@ -127,3 +128,16 @@ def test_a_calibration_changes_the_calibrated_value_alone(make, order_sensitive,
             read = a.calibrated if make is bm25 else a.raw  # bm25's curve reads the share
             assert b.calibrated == pytest.approx(CURVE.calibrated(read), abs=1e-12)
             assert 0 <= a.calibrated <= 1
+
+
+@traits
+@pytest.mark.parametrize("calibration", [None, CURVE])
+def test_a_memoised_reranker_calibrates_a_raw_score_as_it_does_when_scoring(
+    make, order_sensitive, monotone, corpora, folder, calibration
+):
+    reranker, found = growing(make, folder, 1, calibration)
+    assert reranker.memoised is (make in (cross_encoder, query_likelihood))
+    if reranker.memoised:
+        scores = [score for both in found for half in both for score in half]
+        assert [reranker.calibrated(score.raw) for score in scores] == [score.calibrated for score in scores]
+        assert math.isnan(reranker.calibrated(math.nan))

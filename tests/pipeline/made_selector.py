@@ -112,9 +112,13 @@ def selector_over(store, **changes):
 
 
 def told(plan):
-    """All of a plan but its times."""
+    """All of a plan but its times, and how much was computed, which depends on the company too."""
     methods = {
-        name: [getattr(m, field.name) for field in dataclasses.fields(m) if field.name != "latency_ms"]
+        name: [
+            getattr(m, field.name)
+            for field in dataclasses.fields(m)
+            if field.name not in ("latency_ms", "pairs_computed")
+        ]
         for name, m in plan.methods.items()
     }
     return plan.question, plan.candidates, methods, str(plan.error)

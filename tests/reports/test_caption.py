@@ -112,3 +112,16 @@ def test_of_a_mixed_run_the_methods_scored_blind_to_order_are_named_in_all_outpu
 
 def test_where_every_reranker_sees_order_nothing_is_said_of_it():
     assert "order" not in caption(summarise(MIXED))
+
+
+def test_how_many_pairs_were_computed_is_said_in_all_outputs(tmp_path):
+    summary = summarise([row(0, {"m": result(0.5, 400, pairs=1591, pairs_computed=1060)}, answers=LONG)])
+    sentence = "Of 1,591 pairs, 1,060 were computed; 33.4 % came from the memo or with another method's call."
+    assert f"bootstrap interval. {sentence} ROUGE-L" in markdown_table(summary)
+    assert sentence in " ".join(printed(summary).split())
+    assert sentence in page_text(tmp_path / "page.html", summary)
+
+
+def test_where_nothing_was_scored_nothing_is_said_of_pairs():
+    none = result(0.5, 0, source="none", pairs=0, pairs_computed=0)
+    assert "computed" not in caption(summarise([row(0, {"m": none}, answers=LONG)]))
