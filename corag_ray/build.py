@@ -24,13 +24,15 @@ from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.indexing.token_ids import holds_token_ids, open_token_ids
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
 from corag_ray.memo import Memo, ScoreFile
 from corag_ray.models.byte_tokenizer import ByteTokenizer
 from corag_ray.models.calibration import Calibration, load_calibration
+from corag_ray.models.chunk_tokenizer import tokenizer_key
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
-from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker
+from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker, TokenIds
 from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -214,8 +216,17 @@ def index_spec(config: Config, dataset: Dataset) -> IndexSpec:
         embedder=str(EMBEDDERS[config.embedder].revision),
         dtype=settle(config).dtype,
         cost_tokenizer=_cost_tokenizer(config),
-        store_token_vectors_up_to_mb=config.store_token_vectors_up_to_mb,
+        token_vectors=config.token_vectors,
     )
+
+
+def chunk_tokenizers(config: Config) -> dict[str, Path]:
+    """By key, the checkpoint folders whose tokenizers the index's chunks are read with: of each cross-encoder asked.
+
+    A folder without `tokenizer.json` is left out: its cross-encoder tokenises the chunks' texts at every query.
+    """
+    folders = [config.cross_encoders[name].folder for name in _cross_encoders_of(config)]
+    return {key: folder for folder in folders if (key := tokenizer_key(folder)) is not None}
 
 
 def _cost_tokenizer(config: Config) -> str:
@@ -357,8 +368,16 @@ def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIn
             made = make(_look_up("generator", config.generation.model, GENERATORS).folder(), compute(config))
         case _:
             own = config.cross_encoders[name]
-            made = make(own.folder, name, own.max_tokens, compute(config))
+            made = make(own.folder, name, own.max_tokens, compute(config), stored=_stored_ids(own.folder, index))
     return made
+
+
+def _stored_ids(folder: Path, index: OpenIndex) -> TokenIds | None:
+    """The index's chunks as ids of a checkpoint's tokenizer; None where it was made without."""
+    key = tokenizer_key(folder)
+    if key is None or not holds_token_ids(index.folder, key):
+        return None
+    return open_token_ids(index.folder, key, len(index.store))
 
 
 @functools.cache

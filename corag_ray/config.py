@@ -7,6 +7,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -24,6 +25,7 @@ from corag_ray.core.random_fill import RandomParams
 from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import ConfigError, CoragError, unknown_name
 from corag_ray.indexing.chunking import Chunking
+from corag_ray.indexing.token_vectors import TokenVectorFormat
 
 _COMPLAINT = "complaint"
 """The type of a problem that a check of ours has put into words."""
@@ -118,6 +120,8 @@ def _without_switches(values: Any, *, place: str = "'chunking.{}'") -> Any:
             raise ConfigError(f"{place.format(name)} is no switch, but {str(value).lower()} was found.")
     return values
 
+
+_token_vectors_without_switches = partial(_without_switches, place="'token_vectors.{}'")
 
 _Params = TypeVar("_Params")
 
@@ -261,7 +265,7 @@ class Config(Section):
     group_size: int = Field(24, ge=1, strict=True)
     max_failed_share: float = Field(0.05, ge=0, le=1)
     embedder: str = "minilm"
-    store_token_vectors_up_to_mb: int = Field(1500, ge=0, strict=True)
+    token_vectors: Annotated[TokenVectorFormat, BeforeValidator(_token_vectors_without_switches)] = TokenVectorFormat()
     chunking: Annotated[Chunking, BeforeValidator(_without_switches)] = Chunking()
     retrieval: Retrieval = Retrieval()
     generation: Generation = Generation()
@@ -359,7 +363,7 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
 def _known_keys() -> set[str]:
     """Every key of the schema, at any level."""
     sections: list[type[BaseModel]] = [Config, *Section.__subclasses__()]
-    embedded = [SearchParams, Chunking, *(type(params) for params in DEFAULT_PARAMS.values())]
+    embedded = [SearchParams, Chunking, TokenVectorFormat, *(type(params) for params in DEFAULT_PARAMS.values())]
     return {key for section in sections for key in section.model_fields} | {
         field.name for section in embedded for field in dataclasses.fields(section)
     }

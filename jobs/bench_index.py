@@ -81,7 +81,7 @@ def main(
         "chunks_at_kill": at_kill,
         "re_encoded": at_kill + built["embedded"] - built["chunks"],
         "peak_rss_mib": round(peak.mib),
-        "token_vectors": built["token_vectors"],
+        "token_vectors": built["token_vectors_stored"],
         "version": built["version"],
     }
     print(json.dumps(facts | figures))

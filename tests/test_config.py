@@ -83,6 +83,7 @@ def test_changes_replace_top_level_values_and_none_changes_nothing(tmp_path):
         ("qwertz: 5", "qwertz", None),
         ("chunking: {size: 5}", "chunking.size", None),
         ("chunking: {sise_tokens: 5}", "chunking.sise_tokens", "size_tokens"),
+        ("token_vectors: {up_to: 5}", "token_vectors.up_to", "up_to_mb"),
         ("retrieval: {num_candidate: 5}", "retrieval.num_candidate", "num_candidates"),
         ("generation: {max_tokens: 5}", "generation.max_tokens", "max_new_tokens"),
         ("plan: {thread: 5}", "plan.thread", "threads"),
@@ -129,6 +130,7 @@ def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text
     [
         ("retrieval: {kind: hybird}", "'retrieval.kind': unknown value 'hybird'; did you mean 'hybrid'? Known: "),
         ("retrieval: {kind: [lexical, dense]}", "'retrieval.kind': unknown value '['lexical', 'dense']'; Known: "),
+        ("token_vectors: {dtype: int4}", "'token_vectors.dtype': unknown value 'int4'; did you mean 'int8'? Known: "),
         ("dtype: half", "'dtype': unknown value 'half'; Known: auto, bfloat16, float32."),
         ("profile: gpu", "'profile': unknown value 'gpu'; Known: local."),
         ("profile: 'a\n\n b'", "'profile': unknown value 'a b'; Known: local."),
@@ -280,6 +282,7 @@ def test_a_key_may_stand_in_two_mappings_and_replace_one_that_was_merged_in(tmp_
     [
         ("chunking: {size_tokens: 4, overlap_tokens: 4}", "chunking.overlap_tokens must be from 0 to 3"),
         ("chunking: {size_tokens: 0}", "chunking.size_tokens must be at least 1, not 0"),
+        ("token_vectors: {up_to_mb: -1}", "token_vectors.up_to_mb must be at least 0, not -1"),
         ("methods: {m: {}}", "needs a strategy"),
         ("methods: {m: {source: gold, strategy: {kind: ranked}}}", "take none"),
         (
@@ -300,6 +303,7 @@ def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
     ("text", "place"),
     [
         ("chunking: {size_tokens: true}", "'chunking.size_tokens'"),
+        ("token_vectors: {up_to_mb: true}", "'token_vectors.up_to_mb'"),
         (
             "methods: {m: {strategy: {kind: policy_tree, changes: {iterations: yes}}}}",
             "'methods.m.strategy': search parameter 'iterations'",

@@ -155,6 +155,8 @@ def test_the_fingerprint_ignores_how_a_run_is_spread_and_how_much_of_it_is_run(c
         {"group_size": 8},
         {"chunking": {"size_tokens": 64}},
         {"chunking": {"overlap_tokens": 1}},
+        {"token_vectors": {"dtype": "int8"}},
+        {"token_vectors": {"up_to_mb": 0}},
         {"retrieval": {"kind": "dense"}},
         {"retrieval": {"num_candidates": 59}},
         {"generation": {"max_new_tokens": 47}},

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.progress import Advance, untold
-from corag_ray.build import build_embedder, build_tokenizer, index_spec
+from corag_ray.build import build_embedder, build_tokenizer, chunk_tokenizers, index_spec
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.datasets.load import load_dataset, parts_of, source_of
@@ -29,7 +29,9 @@ from corag_ray.indexing.build_index import Shard, Updated, embed_shard, unchange
 from corag_ray.indexing.deleted import change_deleted, deleted_documents
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
-from corag_ray.indexing.versions import IndexSpec
+from corag_ray.indexing.token_ids import holds_token_ids, write_token_ids
+from corag_ray.indexing.versions import IndexSpec, find_version
+from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -79,12 +81,14 @@ def open_corpus(
 def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advance = untold) -> Updated:
     """Make the index in `folder` one of this corpus: built, brought up to date, or gone on with where it was.
 
+    Its chunks are also kept as token ids of each cross-encoder that the configuration asks.
+
     Raises:
         DataError: the folder holds an index made with other settings, or cannot be written.
-        ConfigError: the plan cannot run on this cluster.
+        ConfigError: the plan cannot run on this cluster, or a cross-encoder's tokenizer cannot be read.
     """
-    spec = index_spec(config, dataset)
-    if (there := unchanged(folder, spec)) is not None:
+    spec, tokenizers = index_spec(config, dataset), chunk_tokenizers(config)
+    if (there := unchanged(folder, spec)) is not None and not _missing_ids(folder, spec, tokenizers):
         return there  # without a lock: any number of readers share it
 
     def embed(version: Path, missing: Sequence[Shard], total: int) -> None:
@@ -97,9 +101,14 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
             embed_with_ray(config, version.resolve(), spec, missing, total, advance)
 
     with locked(folder):
-        if (there := unchanged(folder, spec)) is not None:
-            return there
-        return update_index(folder, dataset.documents, spec, build_tokenizer(config), embed)
+        updated = unchanged(folder, spec) or update_index(
+            folder, dataset.documents, spec, build_tokenizer(config), embed
+        )
+        version = find_version(folder, spec)
+        for key in _missing_ids(folder, spec, tokenizers):
+            loaded = ChunkTokenizer.load(tokenizers[key])
+            write_token_ids(version, ChunkStore.open(version / CHUNKS), loaded, advance)
+        return updated
 
 
 def without_documents(dataset: Dataset, doc_ids: Collection[str]) -> Dataset:
@@ -126,6 +135,11 @@ def without_documents(dataset: Dataset, doc_ids: Collection[str]) -> Dataset:
         fingerprint=_hash(dataset.fingerprint, *sorted(gone)),
         questions_fingerprint=_hash(dataset.questions_fingerprint, *sorted(gone)),
     )
+
+
+def _missing_ids(folder: Path, spec: IndexSpec, keys: Collection[str]) -> list[str]:
+    """Of these tokenizers' keys those for which the index's chunks are not kept as ids."""
+    return [key for key in keys if not holds_token_ids(find_version(folder, spec), key)]
 
 
 def _named(parent: Path, dataset: Dataset, *told_apart_by: str) -> Path:

@@ -25,7 +25,6 @@ from corag_ray.indexing.merge import (
     CHUNKS,
     DOCUMENTS,
     LEXICAL,
-    TOKEN_BYTES,
     TOKENS,
     VECTOR,
     WINDOWED,
@@ -160,7 +159,7 @@ def missing_shards(version: Path) -> list[Shard]:
 
 def keeps_token_vectors(store: ChunkStore, spec: IndexSpec, dim: int) -> bool:
     """Whether token vectors are stored: judged by the chunks' costs, about one word piece a generator token."""
-    return store.total_cost * dim * TOKEN_BYTES <= spec.store_token_vectors_up_to_mb * 1_000_000
+    return spec.token_vectors.fits(store.total_cost, dim)
 
 
 def embed_shard(version: Path, store: ChunkStore, shard: Shard, spec: IndexSpec, embedder: Embedder) -> int:
@@ -171,10 +170,10 @@ def embed_shard(version: Path, store: ChunkStore, shard: Shard, spec: IndexSpec,
     windowed = np.zeros(len(texts), dtype=bool)  # told by chunk, since an update keeps some: the longest were windowed
     longest_first = np.argsort([-len(t) for t in tokens], kind="stable")
     windowed[longest_first[: embedder.windowed - before]] = True
-    kept = keeps_token_vectors(store, spec, embedder.dim)
+    kept, encoded = keeps_token_vectors(store, spec, embedder.dim), spec.token_vectors.encoded
     columns: dict[str, pa.Array] = {
         VECTOR: pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), embedder.dim),
-        TOKENS: pa.array([t.astype(np.float16).tobytes() if kept else None for t in tokens], pa.large_binary()),
+        TOKENS: pa.array([encoded(t).tobytes() if kept else None for t in tokens], pa.large_binary()),
         WINDOWED: pa.array(windowed),
     }
     target = shard.path(version)
@@ -193,12 +192,12 @@ def finish_version(version: Path, spec: IndexSpec) -> None:
     dim = write_dense(version, shards, rows, base)
     stored = keeps_token_vectors(store, spec, dim)
     if stored:
-        write_token_vectors(version, shards, rows, base, dim)
+        write_token_vectors(version, shards, rows, base, dim, spec.token_vectors.dtype)
     windowed = write_windowed(version, shards, rows, base)
     LexicalIndex.build(store.iter_texts(), store.ids).save(version / LEXICAL)
     content = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()[:8]
     facts: dict[str, object] = {"version": f"{int(version.name)}-{content}", "chunks": len(store), "dim": dim}
-    facts |= {"documents": len(DocumentHashes.load(version / DOCUMENTS)), "token_vectors": stored}
+    facts |= {"documents": len(DocumentHashes.load(version / DOCUMENTS)), "token_vectors_stored": stored}
     sync(version)
     write_json(version / MANIFEST, asdict(spec) | facts | {"windowed_chunks": windowed})
 
@@ -228,7 +227,7 @@ def _write_corpus(
 def _lacks_token_vectors(base: Path, store: ChunkStore, spec: IndexSpec) -> bool:
     """Whether this version keeps token vectors and the one before did not: it was larger, above the limit."""
     manifest = read_json(base / MANIFEST)
-    return keeps_token_vectors(store, spec, int(str(manifest["dim"]))) and not manifest["token_vectors"]
+    return keeps_token_vectors(store, spec, int(str(manifest["dim"]))) and not manifest["token_vectors_stored"]
 
 
 def _make_current(index: Path, version: Path, embedded: int) -> Updated:

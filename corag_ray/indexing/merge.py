@@ -23,8 +23,6 @@ WINDOWED_ROWS = "windowed.npy"
 """For every row, whether its chunk is longer than the embedder's window."""
 VECTOR, TOKENS, WINDOWED = "vector", "token_vectors", "windowed"
 """Columns of a shard."""
-TOKEN_BYTES = 2
-"""Stored token vectors are float16."""
 
 Rows = NDArray[np.int64]
 """For every row of the new version its row in the version before, or `NEW`."""
@@ -37,7 +35,7 @@ def write_dense(version: Path, shards: Sequence[Path], rows: Rows, base: Path | 
     dim = int(before.d if before is not None else pq.read_schema(shards[0]).field(VECTOR).type.list_size)
     dense = DenseIndex.build(dim)
     fresh = (vector for path in shards for vector in _column(path, VECTOR).flatten().to_numpy().reshape(-1, dim))
-    vectors = _in_row_order(rows, fresh, lambda row: before.reconstruct(row))
+    vectors = in_row_order(rows, fresh, lambda row: before.reconstruct(row))
     while block := list(islice(vectors, ROWS_A_BLOCK)):
         dense.add(np.stack(block))
     with (version / DENSE).open("wb") as target:  # FAISS closes a file of its own without a word when the disk is full
@@ -54,21 +52,22 @@ def _dense_before(base: Path) -> Any:
         raise DataError(f"{base / DENSE} is damaged: delete the folder {index}, and it is built anew.") from error
 
 
-def write_token_vectors(version: Path, shards: Sequence[Path], rows: Rows, base: Path | None, dim: int) -> None:
-    """One float16 array of all word pieces in row order, and the offsets of the rows in it."""
+def write_token_vectors(
+    version: Path, shards: Sequence[Path], rows: Rows, base: Path | None, dim: int, dtype: str
+) -> None:
+    """One array of all word pieces in row order, as the shards hold them, and the offsets of the rows in it."""
+    stored = np.dtype(dtype)
     before: Any = np.load(base / TOKEN_VECTORS, mmap_mode="r") if base and np.any(rows != NEW) else None
     starts = np.load(base / TOKEN_OFFSETS) if base and before is not None else np.zeros(1, dtype=np.int64)
-    width = dim * TOKEN_BYTES
+    width = dim * stored.itemsize
     fresh_sizes = chain.from_iterable((pc.binary_length(_column(p, TOKENS)).to_numpy() // width) for p in shards)
-    sizes = _in_row_order(rows, fresh_sizes, lambda row: starts[row + 1] - starts[row])
+    sizes = in_row_order(rows, fresh_sizes, lambda row: starts[row + 1] - starts[row])
     offsets = np.concatenate([[0], np.cumsum(np.fromiter(sizes, dtype=np.int64, count=len(rows)))]).astype(np.int64)
 
-    fresh = (
-        np.frombuffer(blob.as_buffer(), np.float16).reshape(-1, dim) for p in shards for blob in _column(p, TOKENS)
-    )
-    pieces = _in_row_order(rows, fresh, lambda row: before[starts[row] : starts[row + 1]])
+    fresh = (np.frombuffer(blob.as_buffer(), stored).reshape(-1, dim) for p in shards for blob in _column(p, TOKENS))
+    pieces = in_row_order(rows, fresh, lambda row: before[starts[row] : starts[row + 1]])
     with (version / TOKEN_VECTORS).open("wb") as target:  # streamed: a mapped array would count as memory
-        header = {"descr": "<f2", "fortran_order": False, "shape": (int(offsets[-1]), dim)}
+        header = {"descr": stored.str, "fortran_order": False, "shape": (int(offsets[-1]), dim)}
         np.lib.format.write_array_header_1_0(target, header)
         for vectors in pieces:
             target.write(vectors.tobytes())
@@ -79,12 +78,12 @@ def write_windowed(version: Path, shards: Sequence[Path], rows: Rows, base: Path
     """Write which chunks are longer than the embedder's window; returns how many are."""
     before = np.zeros(0, dtype=bool) if base is None else np.load(base / WINDOWED_ROWS)
     fresh = chain.from_iterable(_column(path, WINDOWED).to_numpy(zero_copy_only=False) for path in shards)
-    flags = np.fromiter(_in_row_order(rows, fresh, lambda row: bool(before[row])), dtype=bool, count=len(rows))
+    flags = np.fromiter(in_row_order(rows, fresh, lambda row: bool(before[row])), dtype=bool, count=len(rows))
     np.save(version / WINDOWED_ROWS, flags)
     return int(flags.sum())
 
 
-def _in_row_order(rows: Rows, fresh: Iterator[_Item], earlier: Callable[[int], _Item]) -> Iterator[_Item]:
+def in_row_order(rows: Rows, fresh: Iterator[_Item], earlier: Callable[[int], _Item]) -> Iterator[_Item]:
     """What belongs to each row: the next of `fresh` where the row is new, else that of its earlier row."""
     for row in rows.tolist():
         yield next(fresh) if row == NEW else earlier(row)

@@ -1,7 +1,7 @@
 """The versions of an index: each a folder of its own, and one pointer file, replaced atomically, names the current one.
 
     INDEX/CURRENT                the name of the current version
-    INDEX/versions/000002/       chunks, dense and lexical index, token vectors, manifest
+    INDEX/versions/000002/       chunks, dense and lexical index, token vectors, token ids, manifest
     INDEX/versions/000003/       the next one, while it is built: it has no manifest yet
 
 A reader resolves the pointer once and then reads one folder, so it never sees a mixture. The version before the current
@@ -19,8 +19,9 @@ from pathlib import Path
 from corag_ray.errors import DataError
 from corag_ray.indexing.chunking import Chunking
 from corag_ray.indexing.durable import to_disk, write_atomically
+from corag_ray.indexing.token_vectors import TokenVectorFormat
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 CURRENT, VERSIONS, MANIFEST = "CURRENT", "versions", "manifest.json"
 UNFINISHED = "unfinished"
 """Folder, within a version, of what only its building needs."""
@@ -40,7 +41,7 @@ class IndexSpec:
     embedder: str
     dtype: str
     cost_tokenizer: str
-    store_token_vectors_up_to_mb: int
+    token_vectors: TokenVectorFormat
     schema_version: int = SCHEMA_VERSION
 
 

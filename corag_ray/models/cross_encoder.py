@@ -11,6 +11,7 @@ import torch
 
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.models.calibration import Calibration, sigmoid
+from corag_ray.models.protocols import TokenIds
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
 
@@ -34,9 +35,15 @@ class CrossEncoder:
     template_version = 1
 
     def __init__(
-        self, folder: Path, name: str, max_tokens: int, compute: Compute, calibration: Calibration | None = None
+        self,
+        folder: Path,
+        name: str,
+        max_tokens: int,
+        compute: Compute,
+        calibration: Calibration | None = None,
+        stored: TokenIds | None = None,
     ) -> None:
-        """Load the checkpoint.
+        """Load the checkpoint; `stored` gives the chunks' ids kept at indexing.
 
         Raises:
             MissingModelError: FlagEmbedding is not installed.
@@ -76,6 +83,7 @@ class CrossEncoder:
             )
         self._model.model.to(getattr(torch, compute.dtype))
         self._max_tokens = max_tokens
+        self._stored = stored
         self._lock = threading.Lock()  # its tokenizer is not re-entrant
         self.name = name
         self._calibrated = calibration.calibrated if calibration else sigmoid

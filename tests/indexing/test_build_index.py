@@ -19,6 +19,7 @@ from corag_ray.indexing.build_index import (
 from corag_ray.indexing.chunking import Chunking
 from corag_ray.indexing.open_index import open_index
 from corag_ray.indexing.store import ChunkStore
+from corag_ray.indexing.token_vectors import TokenVectorFormat
 from corag_ray.indexing.versions import UNFINISHED, IndexSpec, current_version, is_finished, read_manifest
 from corag_ray.types import Document
 
@@ -91,7 +92,7 @@ OTHERS = {
     "embedder": "hashes 2",
     "dtype": "bfloat16",
     "cost_tokenizer": "words 2",
-    "store_token_vectors_up_to_mb": 99,
+    "token_vectors": TokenVectorFormat(up_to_mb=99),
     "schema_version": 0,
 }
 
@@ -121,12 +122,12 @@ def test_a_finished_index_opens_with_its_counts_and_without_its_shards(finished)
     index = open_index(finished, SPEC, Hashes(), "dense")
     assert len(index.store) == 630
     manifest = read_manifest(finished)
-    counts = ("documents", "chunks", "dim", "token_vectors", "windowed_chunks")
+    counts = ("documents", "chunks", "dim", "token_vectors_stored", "windowed_chunks")
     assert {k: manifest[k] for k in counts} == {
         "documents": 90,
         "chunks": 630,
         "dim": DIM,
-        "token_vectors": True,
+        "token_vectors_stored": True,
         "windowed_chunks": 540,  # six of a document's seven chunks have three words, above the window of two
     }
     assert index.version == manifest["version"]
@@ -164,7 +165,7 @@ def test_token_vectors_are_the_embedders_in_float16_whatever_rows_are_asked_for(
 
 
 def test_a_limit_of_zero_stores_no_token_vectors(tmp_path):
-    spec = replace(SPEC, store_token_vectors_up_to_mb=0)
+    spec = replace(SPEC, token_vectors=TokenVectorFormat(up_to_mb=0))
     build(tmp_path, DOCUMENTS, spec)
     assert open_index(tmp_path, spec, Hashes(), "dense").token_vectors is None
     assert list(tmp_path.rglob("token_*")) == []
@@ -174,10 +175,13 @@ def test_the_limit_is_on_the_bytes_of_all_token_vectors(tmp_path):
     # Costs: 6 chunks of 3 words and one of 2 a document, each with the word "99." = 27 a document, 2430 in all.
     # A component is 2 bytes: 2430 x 2 x 206 = 1,001,160 bytes with 206 dimensions, 996,300 with 205.
     _, store = start(tmp_path)
-    one_mb = replace(SPEC, store_token_vectors_up_to_mb=1)
+    one_mb = replace(SPEC, token_vectors=TokenVectorFormat(up_to_mb=1))
     assert store.total_cost == 2430
     assert keeps_token_vectors(store, one_mb, 205)
     assert not keeps_token_vectors(store, one_mb, 206)
+    in_int8 = replace(SPEC, token_vectors=TokenVectorFormat("int8", up_to_mb=1))  # 2430 x 411 = 998,730 bytes
+    assert keeps_token_vectors(store, in_int8, 411)
+    assert not keeps_token_vectors(store, in_int8, 412)
 
 
 def test_no_file_of_an_index_is_pickled(finished):

@@ -18,6 +18,7 @@ from corag_ray.indexing import build_index, versions
 from corag_ray.indexing.build_index import unchanged
 from corag_ray.indexing.merge import DENSE
 from corag_ray.indexing.open_index import open_index
+from corag_ray.indexing.token_vectors import TokenVectorFormat
 from corag_ray.indexing.versions import MANIFEST, UNFINISHED, current_version, find_version, read_manifest
 from corag_ray.types import Document
 
@@ -106,9 +107,9 @@ def test_a_deletion_embeds_nothing(tmp_path):
 
 def test_token_vectors_that_come_within_the_limit_by_a_deletion_are_computed(tmp_path):
     many = [Document(f"m{n}", "tea salt iron") for n in range(16_000)]
-    one_mb = replace(SPEC, store_token_vectors_up_to_mb=1)
+    one_mb = replace(SPEC, token_vectors=TokenVectorFormat(up_to_mb=1))
     build(tmp_path, many, replace(one_mb, corpus="many"))  # 16,000 x 4 words with "99." x 16 bytes = 1.024 MB
-    assert read_manifest(tmp_path)["token_vectors"] is False
+    assert read_manifest(tmp_path)["token_vectors_stored"] is False
     few = replace(one_mb, corpus="few")
     assert build(tmp_path, many[:3], few).embedded == 3
     assert len(open_index(tmp_path, few, Hashes(), "dense").token_vectors([2])[0]) == 3

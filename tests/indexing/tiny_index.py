@@ -8,12 +8,13 @@ from corag_ray.indexing.build_index import embed_shard, update_index
 from corag_ray.indexing.chunking import Chunking
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
+from corag_ray.indexing.token_vectors import TokenVectorFormat
 from corag_ray.indexing.versions import IndexSpec
 
 DIM = 8
 WINDOW = 2
 """Words: a chunk of more is windowed."""
-SPEC = IndexSpec("corpus-1", Chunking(3), "hashes 1", "float32", "words 1", store_token_vectors_up_to_mb=100)
+SPEC = IndexSpec("corpus-1", Chunking(3), "hashes 1", "float32", "words 1", TokenVectorFormat(up_to_mb=100))
 
 
 class Words:

@@ -1,0 +1,142 @@
+"""A version's chunks as token ids of a model that reads them whole: tokenised once, at indexing, for all queries.
+
+    versions/N/token_ids-KEY/ids.npy        the ids of all chunks in row order, uint32, [tokens]
+    versions/N/token_ids-KEY/offsets.npy    where each chunk begins in them, int64, [chunks + 1]
+
+KEY is a hash of the model's `tokenizer.json`: models that share one share the ids, and another one never reads them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_ray.errors import DataError
+from corag_ray.indexing.changes import NEW, rows_before
+from corag_ray.indexing.durable import put_in_place, to_disk
+from corag_ray.indexing.merge import CHUNKS, Rows, in_row_order
+from corag_ray.indexing.store import ChunkStore
+from corag_ray.indexing.versions import MANIFEST
+from corag_ray.models.chunk_tokenizer import ChunkTokenizer
+from corag_ray.models.protocols import TokenIds
+
+IDS, OFFSETS = "ids.npy", "offsets.npy"
+CHUNKS_A_CALL = 512
+"""So many are tokenised at once, at most: it bounds the memory, about 100 bytes a token while it lasts."""
+
+
+def holds_token_ids(version: Path, key: str) -> bool:
+    """Whether the version's chunks are there as ids of the tokenizer of this key."""
+    return _folder(version, key).is_dir()
+
+
+def write_token_ids(
+    version: Path, store: ChunkStore, tokenizer: ChunkTokenizer, advance: Callable[[int, int], None] | None = None
+) -> int:
+    """Write the ids of a version's chunks, all or nothing; returns how many chunks were tokenised.
+
+    Ids of a chunk that another version holds with the same text are taken over from there; where this version has its
+    ids already, nothing is done. `advance` is told (chunks done, in all). The caller holds the index folder.
+
+    Raises:
+        DataError: the ids cannot be written, or those of the other version are damaged.
+    """
+    if holds_token_ids(version, tokenizer.key):
+        return 0
+    target = _folder(version, tokenizer.key)
+    scratch = target.with_name(f"{target.name}.partial")
+    rows, earlier = _taken_over(version, store, tokenizer.key)
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        arrays = _arrays(store, tokenizer, rows, earlier, advance or (lambda done, total: None))
+        sizes = _write_flat(scratch / IDS, arrays)
+        np.save(scratch / OFFSETS, np.cumsum([0, *sizes], dtype=np.int64))
+        for name in (IDS, OFFSETS):
+            to_disk(scratch / name)
+        put_in_place(scratch, target)
+    except OSError as error:
+        raise DataError(f"cannot write token ids to {version}: {error.strerror or error}.") from error
+    return int(np.count_nonzero(rows == NEW))
+
+
+def open_token_ids(version: Path, key: str, chunks: int) -> TokenIds:
+    """The ids that `write_token_ids` wrote for so many chunks, mapped into memory.
+
+    Raises:
+        DataError: they are not there, damaged, or of other chunks.
+    """
+    folder = _folder(version, key)
+    try:
+        ids = np.load(folder / IDS, mmap_mode="r")
+        offsets = np.load(folder / OFFSETS, mmap_mode="r")
+        if (ids.dtype, ids.ndim) != (np.uint32, 1) or (offsets.dtype, offsets.shape) != (np.int64, (chunks + 1,)):
+            raise ValueError(f"{IDS} or {OFFSETS} does not belong to {CHUNKS}")
+        if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
+            raise ValueError(f"{OFFSETS} does not belong to {IDS}")
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{folder} is damaged, delete that folder: {str(error)[:200]}") from error
+
+    def of_rows(rows: Sequence[int]) -> list[NDArray[np.uint32]]:
+        return [np.array(ids[offsets[row] : offsets[row + 1]]) for row in rows]
+
+    return of_rows
+
+
+def _folder(version: Path, key: str) -> Path:
+    return version / f"token_ids-{key}"
+
+
+def _taken_over(version: Path, store: ChunkStore, key: str) -> tuple[Rows, TokenIds | None]:
+    """For every row its row in another version that has ids of this key, or `NEW`; and that version's ids."""
+    for other in sorted(version.parent.iterdir(), reverse=True):
+        if other != version and (other / MANIFEST).exists() and holds_token_ids(other, key):
+            before = ChunkStore.open(other / CHUNKS)
+            return rows_before(store, before), open_token_ids(other, key, len(before))
+    return np.full(len(store), NEW, dtype=np.int64), None
+
+
+def _arrays(
+    store: ChunkStore,
+    tokenizer: ChunkTokenizer,
+    rows: Rows,
+    earlier: TokenIds | None,
+    advance: Callable[[int, int], None],
+) -> Iterator[NDArray[np.uint32]]:
+    """Every chunk's ids in row order, with one block of them in memory at a time."""
+
+    def of_earlier(row: int) -> NDArray[np.uint32]:
+        assert earlier is not None  # all rows are new then
+        return earlier([row])[0]
+
+    texts = store.iter_texts()
+    for start in range(0, len(store), CHUNKS_A_CALL):
+        block = rows[start : start + CHUNKS_A_CALL]
+        read = list(islice(texts, len(block)))
+        fresh = tokenizer.ids([read[place] for place in np.flatnonzero(block == NEW)])
+        yield from in_row_order(block, iter(fresh), of_earlier)
+        advance(start + len(block), len(store))
+
+
+def _write_flat(path: Path, arrays: Iterable[NDArray[np.uint32]]) -> list[int]:
+    """Write the arrays one after the other as one array; returns their sizes."""
+    sizes = []
+    with path.open("wb") as target:
+        _write_header(target, 0)
+        for array in arrays:
+            target.write(array.tobytes())
+            sizes.append(len(array))
+        target.seek(0)
+        _write_header(target, sum(sizes))
+    return sizes
+
+
+def _write_header(target: BinaryIO, items: int) -> None:
+    """The header of so many numbers; numpy leaves room in it for any number, so it can be written over."""
+    np.lib.format.write_array_header_1_0(target, {"descr": "<u4", "fortran_order": False, "shape": (items,)})
