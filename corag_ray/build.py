@@ -20,7 +20,7 @@ from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill, RandomParams
 from corag_ray.core.strategy import Strategy
 from corag_ray.datasets.assemble import Dataset
-from corag_ray.errors import ConfigError, unknown_name
+from corag_ray.errors import ConfigError, MissingModelError, unknown_name
 from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.open_index import OpenIndex, open_index
@@ -32,7 +32,10 @@ from corag_ray.models.byte_tokenizer import ByteTokenizer
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.chunk_tokenizer import tokenizer_key
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.pair_inputs import TEMPLATE_VERSION
+from corag_ray.models.paper_rerankers import PAPER_RERANKERS, PaperReranker
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker, TokenIds
+from corag_ray.models.remote_code import may_run_code
 from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -140,6 +143,18 @@ def build_generator(config: Config) -> Generator:
 
     folder = _look_up("generator", name, GENERATORS).folder()
     return TransformersGenerator(folder, ChatTokenizer(folder, name), compute(config))
+
+
+def build_cross_encoder(config: Config, name: str, index: OpenIndex | None = None) -> Reranker[Any]:
+    """A cross-encoder of the configuration, loaded; it runs code of its folder where the configuration allows that.
+
+    Chunks that `index` holds as ids of its tokenizer are not tokenised again.
+    """
+    entry = config.cross_encoders[name]
+    make: Callable[..., Reranker[Any]] = _reranker_class(config, name)
+    remote_code = _may_run_code(config, name)
+    stored = None if index is None else _stored_ids(entry.folder, index)
+    return make(entry.folder, name, entry.max_tokens, compute(config), _calibration(config, name), remote_code, stored)
 
 
 def build_answerer(config: Config) -> pipeline.Answerer:
@@ -257,7 +272,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
         GENERATORS[config.generation.model].revision,
         _cost_tokenizer(config),
         [
-            (_weights_hash(config.cross_encoders[name].folder), package_version("FlagEmbedding"))
+            (_weights_hash(config.cross_encoders[name].folder), package_version("FlagEmbedding"), TEMPLATE_VERSION)
             for name in _cross_encoders_of(config)
         ],
         [curve and dataclasses.asdict(curve) for curve in calibrations(config).values()],
@@ -272,21 +287,12 @@ def prepare_weights(config: Config) -> None:
 
     Raises:
         ConfigError: an unknown embedder, generator, prompt or reranker (the message suggests the nearest), a folder
-            that is not there, or an exhaustive search of too many combinations.
+            that is not there or holds code that is not allowed, or an exhaustive search of too many combinations.
         DataError: the file of the memo cannot be used.
-        MissingModelError: a package of weights is not installed.
+        MissingModelError: a package of weights is not installed, or one of the paper's rerankers has no folder.
     """
     _look_up("prompt", config.generation.prompt, PROMPTS)
-    for name in config.cross_encoders:
-        if name in RERANKERS:
-            raise ConfigError(
-                f"cross_encoders: '{name}' is the name of a reranker that is there already; choose another."
-            )
-    for name, method in config.methods.items():
-        _look_up(f"reranker of methods.{name}", method.reranker, {**RERANKERS, **config.cross_encoders})
-    for name in _cross_encoders_of(config):
-        if not config.cross_encoders[name].folder.is_dir():
-            raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
+    _check_cross_encoders(config)
     if config.memo.path is not None:
         ScoreFile(config.memo.path).close()
     _check_exhaustive(config)
@@ -336,6 +342,42 @@ def _cross_encoders_of(config: Config) -> list[str]:
     return sorted(config.rerankers & set(config.cross_encoders))
 
 
+def _paper_row(config: Config, name: str) -> PaperReranker | None:
+    """The row that a cross-encoder names; None for one of the user's own."""
+    model = config.cross_encoders[name].model
+    return None if model is None else PAPER_RERANKERS[model]
+
+
+def _may_run_code(config: Config, name: str) -> bool:
+    """Whether a cross-encoder runs code; one that would, unallowed, is refused."""
+    row = _paper_row(config, name)
+    revision = config.remote_code.get(name if row is None else row.hub_id)
+    return may_run_code(name, config.cross_encoders[name].folder, row, revision)
+
+
+def _check_cross_encoders(config: Config) -> None:
+    """Refuse cross-encoders that cannot be loaded, or may not be, before anything is."""
+    for name in config.cross_encoders:
+        if name in RERANKERS:
+            raise ConfigError(
+                f"cross_encoders: '{name}' is the name of a reranker that is there already; choose another."
+            )
+    for method_name, method in config.methods.items():
+        name = method.reranker
+        if name in PAPER_RERANKERS and name not in config.cross_encoders:
+            raise MissingModelError(
+                f"methods.{method_name}: the weights of '{name}' are not packaged: fetch "
+                f"{PAPER_RERANKERS[name].hub_id} from the hub and name its folder, "
+                f"`cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
+            )
+        known = {**RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
+        _look_up(f"reranker of methods.{method_name}", name, known)
+    for name in _cross_encoders_of(config):
+        _may_run_code(config, name)
+        if not config.cross_encoders[name].folder.is_dir():
+            raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
+
+
 def _reranker_class(config: Config, name: str) -> Any:
     own = {name: CROSS_ENCODER for name in config.cross_encoders}
     module, _, class_name = _look_up("reranker", name, {**own, **RERANKERS}).partition(":")
@@ -343,8 +385,9 @@ def _reranker_class(config: Config, name: str) -> Any:
 
 
 def _calibration(config: Config, name: str) -> Calibration | None:
-    if name in config.cross_encoders:
-        return None  # `jobs.fit_calibration` fits those that come with the package
+    if name in config.cross_encoders:  # `jobs.fit_calibration` fits those that come with the package
+        row = _paper_row(config, name)
+        return None if row is None else row.output
     revisions = {
         "late_interaction": EMBEDDERS[config.embedder].revision,
         "pooled_embedding": EMBEDDERS[config.embedder].revision,
@@ -367,8 +410,7 @@ def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIn
         case "query_likelihood":
             made = make(_look_up("generator", config.generation.model, GENERATORS).folder(), compute(config))
         case _:
-            own = config.cross_encoders[name]
-            made = make(own.folder, name, own.max_tokens, compute(config), stored=_stored_ids(own.folder, index))
+            made = build_cross_encoder(config, name, index)
     return made
 
 
@@ -382,10 +424,10 @@ def _stored_ids(folder: Path, index: OpenIndex) -> TokenIds | None:
 
 @functools.cache
 def _weights_hash(folder: Path) -> str:
-    """Hash of a checkpoint's files, by name and content; gigabytes are read once a process."""
+    """Hash of a checkpoint's files, by name and content, code at any depth; gigabytes are read once a process."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.is_file()):
-        digest.update(path.name.encode())
+    for path in sorted({path for path in (*folder.iterdir(), *folder.rglob("*.py")) if path.is_file()}):
+        digest.update(path.relative_to(folder).as_posix().encode())
         with path.open("rb") as content:
             digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()

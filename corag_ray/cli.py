@@ -225,8 +225,9 @@ def bench(
 
 @app.command()
 def models() -> None:
-    """List the models that a configuration can name, and whether their weights are here."""
+    """List the models that a configuration can name, whether their weights are here, and the paper's rerankers."""
     from corag_ray.build import EMBEDDERS, GENERATORS, RERANKERS
+    from corag_ray.models.paper_rerankers import PAPER_RERANKERS
 
     weights_of = {"query_likelihood": "the generator's", "bm25": "none: counts words"}
 
@@ -237,7 +238,11 @@ def models() -> None:
     for name in RERANKERS:
         table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), "-")
     table.add_row("(your own)", "reranker", "a folder under `cross_encoders`", "-")
-    Console().print(table)
+    paper = Table("model", "weights", "window", "licence", "remote code")
+    for name, row in PAPER_RERANKERS.items():
+        size, code = f"{row.parameters_millions} M", "yes" if row.remote_code else "no"
+        paper.add_row(name, size, f"{row.window_tokens:,}", row.licence, code)
+    Console().print(table, "The paper's rerankers, each in a folder under `cross_encoders`; windows in tokens:", paper)
 
 
 @contextmanager

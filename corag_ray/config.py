@@ -26,6 +26,8 @@ from corag_ray.core.ranked import RankedParams
 from corag_ray.errors import ConfigError, CoragError, unknown_name
 from corag_ray.indexing.chunking import Chunking
 from corag_ray.indexing.token_vectors import TokenVectorFormat
+from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_row
+from corag_ray.models.remote_code import check_allow_list
 
 _COMPLAINT = "complaint"
 """The type of a problem that a check of ours has put into words."""
@@ -180,11 +182,20 @@ def _default_methods() -> dict[str, Method]:
     }
 
 
-class CrossEncoderFolder(Section):
-    """A cross-encoder of the user's own: a folder with a sequence-classification checkpoint, and its window."""
+def _window_tokens(entry: dict[str, Any]) -> int:
+    row = PAPER_RERANKERS.get(entry.get("model") or "")
+    return 512 if row is None else row.window_tokens
 
+
+class CrossEncoderFolder(Section):
+    """A folder with a sequence-classification checkpoint, and its window: of the user's own, or one of the paper's.
+
+    `model` names a row of `PAPER_RERANKERS`; `max_tokens` is then its window, and may be lowered.
+    """
+
+    model: str | None = None
     folder: Path
-    max_tokens: int = Field(512, ge=8, strict=True)
+    max_tokens: int = Field(default_factory=_window_tokens, ge=8, strict=True)
 
 
 class Server(Section):
@@ -253,6 +264,8 @@ class Config(Section):
     """One run: data, models, methods and the budget they share.
 
     `dtype: auto` is settled in the driver, by its processor, before anything is loaded or hashed (`build.settle`).
+    `remote_code` allows cross-encoders to run code from their folders, each at the commit that was read: by the hub's
+    name of one of the paper's, by the name under `cross_encoders` of one's own.
     """
 
     profile: Literal["local"] = "local"
@@ -270,9 +283,17 @@ class Config(Section):
     retrieval: Retrieval = Retrieval()
     generation: Generation = Generation()
     cross_encoders: dict[MethodName, CrossEncoderFolder] = Field(default_factory=dict)
+    remote_code: dict[str, str] = Field(default_factory=dict)
     methods: dict[MethodName, Method] = Field(default_factory=_default_methods, min_length=1)
     plan: Plan = Plan()
     memo: Memo = Memo()
+
+    @model_validator(mode="after")
+    def _known_cross_encoders(self) -> Config:
+        for name, entry in self.cross_encoders.items():
+            check_row(name, entry.model, entry.max_tokens)
+        check_allow_list(self.remote_code, {name for name, entry in self.cross_encoders.items() if not entry.model})
+        return self
 
     @property
     def rerankers(self) -> set[str]:
@@ -284,10 +305,11 @@ class Config(Section):
         """What changes numbers, as JSON values.
 
         Left out: the plan, the memo, how many questions, how many failures are borne, how patiently a server is asked,
-        where folders of models lie (their content counts), and cross-encoders that no method asks.
+        where folders of models lie and which code in them is allowed (their content counts), and cross-encoders that no
+        method asks.
         """
         asked = {name: {"folder"} if name in self.rerankers else True for name in self.cross_encoders}
-        left_out: dict[str, Any] = dict.fromkeys(("plan", "memo", "limit", "max_failed_share"), True)
+        left_out: dict[str, Any] = dict.fromkeys(("plan", "memo", "limit", "max_failed_share", "remote_code"), True)
         left_out |= {"generation": {"server": NO_NUMBERS_OF_A_SERVER}, "cross_encoders": asked}
         return self.model_dump(mode="json", exclude=left_out)
 

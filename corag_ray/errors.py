@@ -26,6 +26,10 @@ class MissingModelError(CoragError):
     """A model or package that the profile needs is not installed; the message carries the command that installs it."""
 
 
+class MemoryLimitError(CoragError):
+    """A model's batch does not fit the memory, however it is cut; the message says what to lower (fatal)."""
+
+
 class RowError(CoragError):
     """One question cannot be answered; it is recorded in its row and counted, and the run goes on."""
 

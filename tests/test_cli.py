@@ -142,11 +142,21 @@ def test_an_unknown_option_is_status_2_with_a_usage_line(monkeypatch, capsys):
 
 def test_models_lists_every_name_that_a_configuration_can_use(monkeypatch, capsys):
     code, out, _ = corag(monkeypatch, capsys, "models")
+    out, _, paper = out.partition("The paper's rerankers")
     assert code == 0
     rows = [line for line in out.splitlines() if line.startswith("│")]
     listed = {tuple(cell.strip() for cell in row.strip("│").split("│")[:2]) for row in rows}
     rerankers = {(name, "reranker") for name in ("late_interaction", "pooled_embedding", "bm25", "query_likelihood")}
     assert listed == {("minilm", "embedder"), ("smollm2", "generator"), *rerankers, ("(your own)", "reranker")}
+    named = [[cell.strip() for cell in line.strip("│").split("│")] for line in paper.splitlines() if "│" in line]
+    assert {row[0]: tuple(row[2:]) for row in named} == {
+        "jina_v1_turbo": ("8,192", "Apache-2.0", "yes"),
+        "jina_v2_multilingual": ("1,024", "CC-BY-NC-4.0", "yes"),
+        "bge_v2_m3": ("8,192", "Apache-2.0", "no"),
+        "bge_large": ("512", "MIT", "no"),
+        "bge_base": ("512", "MIT", "no"),
+        "gte_multilingual": ("8,192", "Apache-2.0", "yes"),
+    }
 
 
 MARKUP = "[bold]not bold[/bold] and [/red] closes nothing"

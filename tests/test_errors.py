@@ -5,8 +5,10 @@ import pytest
 from corag_ray import errors
 from corag_ray.errors import ConfigError, CoragError, unknown_name
 
+KINDS = ["ConfigError", "DataError", "ProtocolError", "MissingModelError", "MemoryLimitError", "RowError"]
 
-@pytest.mark.parametrize("kind", ["ConfigError", "DataError", "ProtocolError", "MissingModelError", "RowError"])
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_caught_as_a_corag_error_and_none_as_another_kind(kind):
     others = {k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, CoragError)} - {CoragError}
     caught = {k.__name__ for k in others if issubclass(getattr(errors, kind), k)}

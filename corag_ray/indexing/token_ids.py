@@ -1,6 +1,6 @@
 """A version's chunks as token ids of a model that reads them whole: tokenised once, at indexing, for all queries.
 
-    versions/N/token_ids-KEY/ids.npy        the ids of all chunks in row order, uint32, [tokens]
+    versions/N/token_ids-KEY/ids.npy        the ids of all chunks in row order, int32, [tokens]
     versions/N/token_ids-KEY/offsets.npy    where each chunk begins in them, int64, [chunks + 1]
 
 KEY is a hash of the model's `tokenizer.json`: models that share one share the ids, and another one never reads them.
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corag_ray.errors import DataError
 from corag_ray.indexing.changes import NEW, rows_before
@@ -24,7 +23,7 @@ from corag_ray.indexing.merge import CHUNKS, Rows, in_row_order
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import MANIFEST
 from corag_ray.models.chunk_tokenizer import ChunkTokenizer
-from corag_ray.models.protocols import TokenIds
+from corag_ray.models.protocols import IdArray, TokenIds
 
 IDS, OFFSETS = "ids.npy", "offsets.npy"
 CHUNKS_A_CALL = 512
@@ -76,14 +75,14 @@ def open_token_ids(version: Path, key: str, chunks: int) -> TokenIds:
     try:
         ids = np.load(folder / IDS, mmap_mode="r")
         offsets = np.load(folder / OFFSETS, mmap_mode="r")
-        if (ids.dtype, ids.ndim) != (np.uint32, 1) or (offsets.dtype, offsets.shape) != (np.int64, (chunks + 1,)):
+        if (ids.dtype, ids.ndim) != (np.int32, 1) or (offsets.dtype, offsets.shape) != (np.int64, (chunks + 1,)):
             raise ValueError(f"{IDS} or {OFFSETS} does not belong to {CHUNKS}")
         if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
             raise ValueError(f"{OFFSETS} does not belong to {IDS}")
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{folder} is damaged, delete that folder: {str(error)[:200]}") from error
 
-    def of_rows(rows: Sequence[int]) -> list[NDArray[np.uint32]]:
+    def of_rows(rows: Sequence[int]) -> list[IdArray]:
         return [np.array(ids[offsets[row] : offsets[row + 1]]) for row in rows]
 
     return of_rows
@@ -108,10 +107,10 @@ def _arrays(
     rows: Rows,
     earlier: TokenIds | None,
     advance: Callable[[int, int], None],
-) -> Iterator[NDArray[np.uint32]]:
+) -> Iterator[IdArray]:
     """Every chunk's ids in row order, with one block of them in memory at a time."""
 
-    def of_earlier(row: int) -> NDArray[np.uint32]:
+    def of_earlier(row: int) -> IdArray:
         assert earlier is not None  # all rows are new then
         return earlier([row])[0]
 
@@ -124,7 +123,7 @@ def _arrays(
         advance(start + len(block), len(store))
 
 
-def _write_flat(path: Path, arrays: Iterable[NDArray[np.uint32]]) -> list[int]:
+def _write_flat(path: Path, arrays: Iterable[IdArray]) -> list[int]:
     """Write the arrays one after the other as one array; returns their sizes."""
     sizes = []
     with path.open("wb") as target:
@@ -139,4 +138,4 @@ def _write_flat(path: Path, arrays: Iterable[NDArray[np.uint32]]) -> list[int]:
 
 def _write_header(target: BinaryIO, items: int) -> None:
     """The header of so many numbers; numpy leaves room in it for any number, so it can be written over."""
-    np.lib.format.write_array_header_1_0(target, {"descr": "<u4", "fortran_order": False, "shape": (items,)})
+    np.lib.format.write_array_header_1_0(target, {"descr": "<i4", "fortran_order": False, "shape": (items,)})

@@ -1,4 +1,4 @@
-"""Tokenises chunks on their own with a model's tokenizer, which is known by the content of its file."""
+"""Tokenises texts on their own with a model's tokenizer: all of them, as text, nothing cut and nothing added."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from corag_ray.errors import ConfigError
+from corag_ray.models.protocols import IdArray
 
 TOKENIZER = "tokenizer.json"
 _SURROGATE = re.compile("[\\ud800-\\udfff]")
@@ -39,7 +39,10 @@ def tokenizer_key(folder: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTokenizer:
-    """A tokenizer that cuts nothing and fills nothing up; `key` is `tokenizer_key` of where it comes from."""
+    """A tokenizer that cuts nothing, fills nothing up and reads `[SEP]` in a text as text: it closes nothing.
+
+    `key` is `tokenizer_key` of where it comes from; empty where that is no folder.
+    """
 
     key: str
     tokenizer: Tokenizer
@@ -55,12 +58,22 @@ class ChunkTokenizer:
             tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         except Exception as error:  # tokenizers raises nothing narrower
             raise ConfigError(f"{folder / TOKENIZER} is no tokenizer that can be read: {str(error)[:200]}") from error
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return cls(str(tokenizer_key(folder)), tokenizer)
+        return cls(str(tokenizer_key(folder)), _reading_all(tokenizer))
 
-    def ids(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The token ids of each text, no special tokens added."""
+    @classmethod
+    def like(cls, tokenizer: Tokenizer) -> ChunkTokenizer:
+        """A copy of a tokenizer that another library goes on changing."""
+        return cls("", _reading_all(Tokenizer.from_str(tokenizer.to_str())))
+
+    def ids(self, texts: Sequence[str]) -> list[IdArray]:
+        """The token ids of each text, special tokens left out; U+FFFD stands for lone surrogates."""
         clean = [without_surrogates(text) for text in texts]
         found = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.uint32) for encoding in found]
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in found]
+
+
+def _reading_all(tokenizer: Tokenizer) -> Tokenizer:
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer

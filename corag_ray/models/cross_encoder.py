@@ -1,38 +1,49 @@
-"""Any sequence-classification cross-encoder in a folder, loaded and run by FlagEmbedding."""
+"""A cross-encoder: one logit for a query and a combination's chunks, read together from their token ids."""
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.models.calibration import Calibration, sigmoid
-from corag_ray.models.protocols import TokenIds
+from corag_ray.models.cross_encoder_loading import load_checkpoint
+from corag_ray.models.first_token import compute_first_token_alone
+from corag_ray.models.pair_inputs import TEMPLATE_VERSION, PairInputs, Pooling
+from corag_ray.models.pair_logits import BATCH_POSITIONS, PairLogits
+from corag_ray.models.protocols import IdArray, TokenIds
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
 
-PreparedTexts = tuple[str, tuple[str, ...]]
-"""A query and its candidates' texts."""
+_log = logging.getLogger(__name__)
 
-PAIRS_A_BATCH = 32
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedPair:
+    """A query's token ids, and those of each candidate."""
+
+    query: IdArray
+    chunks: tuple[IdArray, ...]
 
 
 class CrossEncoder:
-    """The logit of a cross-encoder that reads the query and the combination's texts, joined by blanks, together.
+    """The logit of a cross-encoder that reads the query and the combination's chunks, in their order, together.
 
     Order matters, and more chunks can lower the score. `raw` is the logit, `calibrated` its sigmoid where no
-    calibration is given. A combination that exceeds `max_tokens` together with the query scores NaN: it is not cut, it
-    cannot be valued.
+    calibration is given. What exceeds the window goes in several (`PairInputs`), and `raw` is what `pooling` makes of
+    their logits. NaN where the model failed on an input or gave no finite number.
+
+    Counted so far: `windowed` combinations read in several windows, `unscored` ones that are NaN, `cut_queries` that
+    were longer than half the window and lost their end.
     """
 
     order_sensitive = True
     monotone = False
     memoised = True
-    template_version = 1
+    template_version = TEMPLATE_VERSION
 
     def __init__(
         self,
@@ -41,90 +52,60 @@ class CrossEncoder:
         max_tokens: int,
         compute: Compute,
         calibration: Calibration | None = None,
+        remote_code: bool = False,
         stored: TokenIds | None = None,
+        pooling: Pooling = Pooling.MAXIMUM,
     ) -> None:
-        """Load the checkpoint; `stored` gives the chunks' ids kept at indexing.
+        """Load the checkpoint; `max_tokens` is its window, special tokens included.
+
+        With `stored`, chunks are not tokenised but looked up by their rows. `remote_code` lets the model run the
+        folder's own code.
 
         Raises:
             MissingModelError: FlagEmbedding is not installed.
-            ConfigError: the folder holds no cross-encoder with one output, or one that cannot read `max_tokens`.
+            ConfigError: what `load_checkpoint` refuses.
         """
-        compute.apply()
-        try:
-            from FlagEmbedding import FlagReranker
-        except ModuleNotFoundError as error:
-            raise MissingModelError(
-                "a cross-encoder needs FlagEmbedding: pip install 'corag_ray[rerankers]'."
-            ) from error
-        try:
-            self._model = FlagReranker(
-                str(folder),
-                use_fp16=False,
-                devices="cpu",  # one by name: by default every visible one gets a process of its own
-                batch_size=PAIRS_A_BATCH,
-                query_max_length=max_tokens,  # by default three quarters of the window, and the rest is dropped
-                max_length=max_tokens,
-            )
-        except (OSError, ValueError) as error:
-            first_line = str(error).partition("\n")[0]
-            raise ConfigError(
-                f"'{name}': {folder} holds no cross-encoder that transformers can load: {first_line}"
-            ) from error
-        if self._model.model.config.num_labels != 1:
-            raise ConfigError(
-                f"'{name}': the model in {folder} has {self._model.model.config.num_labels} outputs; "
-                "a cross-encoder for reranking has one."
-            )
-        positions = _positions(self._model.model)
-        if positions is not None and max_tokens > positions:
-            raise ConfigError(
-                f"'{name}': the model in {folder} reads at most {positions} tokens, "
-                f"so max_tokens cannot be {max_tokens}."
-            )
-        self._model.model.to(getattr(torch, compute.dtype))
-        self._max_tokens = max_tokens
-        self._stored = stored
-        self._lock = threading.Lock()  # its tokenizer is not re-entrant
+        checkpoint = load_checkpoint(folder, name, max_tokens, compute, remote_code)
+        compute_first_token_alone(checkpoint.model)
+        tokenizer = checkpoint.tokenizer
+        self._inputs = PairInputs(tokenizer, checkpoint.max_tokens)
+        kinds = getattr(getattr(checkpoint.model, "config", None), "type_vocab_size", 0)
+        typed = kinds > 1 and "token_type_ids" in tokenizer.model_input_names
+        self._logits = PairLogits(checkpoint.model, name, self._inputs, tokenizer.pad_token_id or 0, typed)
+        self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
+        self._stored, self._pooling = stored, pooling
+        self._lock = threading.Lock()  # for the counters, and because two forward passes at once take longer than two
+        self.calibrated = calibration.calibrated if calibration else sigmoid
         self.name = name
-        self._calibrated = calibration.calibrated if calibration else sigmoid
+        self.windowed = self.unscored = self.cut_queries = 0
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedTexts:
-        """Texts alone: everything is computed for each combination anew."""
-        return query, tuple(chunk.text for chunk in candidates)
+    @property
+    def padding_share(self) -> float:
+        """The share of all positions computed so far that held no token, in 0..1."""
+        return self._logits.padding.share
 
-    def score(self, pairs: Sequence[tuple[PreparedTexts, Combination]]) -> list[Score]:
-        """One score a pair, in order."""
-        raw = [math.nan] * len(pairs)
-        texts = [[query, " ".join(chunks[n] for n in combination)] for (query, chunks), combination in pairs]
-        with self._lock, torch.inference_mode():
-            fitting = self._fitting(texts)
-            if fitting:  # FlagEmbedding fails on an empty list
-                for i, logit in zip(fitting, self._logits([texts[i] for i in fitting]), strict=True):
-                    raw[i] = logit
-        return [Score(value, self._calibrated(value)) for value in raw]
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPair:
+        """Token ids, once a query; a query keeps the half of the window that it may fill, for every combination."""
+        [ids] = self._inputs.ids([query])
+        longest = self._inputs.longest_query
+        if len(ids) > longest:
+            _log.warning("'%s': a question of %d tokens is cut to %d, half the window", self.name, len(ids), longest)
+            with self._lock:
+                self.cut_queries += 1
+        found = self._stored(rows) if self._stored else self._inputs.ids([chunk.text for chunk in candidates])
+        return PreparedPair(ids[:longest], tuple(found))
 
-    def calibrated(self, raw: float) -> float:
-        """What `score` gives as the calibrated value beside this raw one; NaN stays NaN."""
-        return self._calibrated(raw)
+    def score(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[Score]:
+        """One score a pair, in order; inputs that pairs share, windows included, are computed once.
 
-    def _fitting(self, texts: Sequence[list[str]]) -> list[int]:
-        """The numbers of the pairs that the window holds whole, special tokens included."""
-        if not texts:
-            return []
-        encoded = self._model.tokenizer([query for query, _ in texts], [text for _, text in texts])["input_ids"]
-        return [i for i, ids in enumerate(encoded) if len(ids) <= self._max_tokens]
-
-    def _logits(self, texts: list[list[str]]) -> list[float]:
-        found = self._model.compute_score(texts)
-        return [float(logit) for logit in (found if isinstance(found, list) else [found])]
-
-
-def _positions(model: torch.nn.Module) -> int | None:
-    """How many tokens a model with learned positions can read; None where positions are computed, without a bound.
-
-    RoBERTa and its kin begin to count after the number of the padding token, 1 as a rule: they read two fewer.
-    """
-    for name, table in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(table, torch.nn.Embedding):
-            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-    return None
+        Raises:
+            MemoryLimitError: the memory does not hold half a batch.
+        """
+        with self._lock:
+            windows = [self._inputs.windows(p.query, [p.chunks[n] for n in combination]) for p, combination in pairs]
+            distinct = {item.key: item for own in windows for item in own}
+            logits = dict(zip(distinct, self._logits.of([*distinct.values()], self._batch_positions), strict=True))
+            raw = [self._pooling.pooled([logits[item.key] for item in own]) for own in windows]
+            self.windowed += sum(len(own) > 1 for own in windows)
+            self.unscored += sum(map(math.isnan, raw))
+        return [Score(value, self.calibrated(value)) for value in raw]

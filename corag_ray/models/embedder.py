@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModel
 
+from corag_ray.models.batches import length_batches, padded
 from corag_ray.models.protocols import FloatArray
 from corag_ray.models.torch_setup import Compute
 
@@ -66,14 +67,8 @@ class MeanPooledEmbedder:
         """For every window, in order of the texts: (text number, last hidden states [pieces + 2, dim])."""
         windows = self._windows(texts)
         results: dict[int, FloatArray] = {}
-        for batch in _batches([len(ids) for _, ids in windows], self._batch_pieces):
-            longest = max(len(windows[w][1]) for w in batch)
-            ids = torch.zeros((len(batch), longest), dtype=torch.long)
-            mask = torch.zeros((len(batch), longest), dtype=torch.long)
-            for row, w in enumerate(batch):
-                pieces = windows[w][1]
-                ids[row, : len(pieces)] = torch.tensor(pieces)
-                mask[row, : len(pieces)] = 1
+        for batch in length_batches([len(ids) for _, ids in windows], self._batch_pieces):
+            ids, mask = map(torch.from_numpy, padded([windows[w][1] for w in batch]))
             with torch.inference_mode():
                 hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float().numpy()
             for row, w in enumerate(batch):
@@ -92,18 +87,6 @@ class MeanPooledEmbedder:
             self.windowed += len(starts) > 1
             windows += [(owner, [first, *body[s : s + WINDOW_PIECES], last]) for s in starts]
         return windows
-
-
-def _batches(lengths: Sequence[int], max_padded: int) -> Iterator[list[int]]:
-    """Item numbers, longest first, in batches whose padded size (items x longest) stays within `max_padded`."""
-    batch: list[int] = []
-    for item in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > max_padded:
-            yield batch
-            batch = []
-        batch.append(item)
-    if batch:
-        yield batch
 
 
 def _unit(rows: FloatArray) -> FloatArray:

@@ -14,7 +14,9 @@ from corag_ray.types import Chunk, Combination, Generation, Score
 FloatArray = NDArray[np.float32]
 TokenVectors = Callable[[Sequence[int]], list[FloatArray]]
 """From store rows to the stored unit vectors of their word pieces, [pieces, dim] each."""
-TokenIds = Callable[[Sequence[int]], list[NDArray[np.uint32]]]
+IdArray = NDArray[np.int32]
+"""Token ids of one text, special tokens left out, [tokens]."""
+TokenIds = Callable[[Sequence[int]], list[IdArray]]
 """From store rows to the stored ids of their chunks in a model's vocabulary, special tokens left out, [tokens] each."""
 
 Prepared = TypeVar("Prepared")

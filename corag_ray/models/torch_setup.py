@@ -27,8 +27,8 @@ def go_offline() -> None:
 class Compute:
     """How a model computes.
 
-    `threads` is the number of CPU threads of this process. `deterministic` means float32, one thread and, in the
-    embedder, one text a forward pass, so that a number depends neither on company nor on the plan.
+    `threads` is the number of CPU threads of this process. `deterministic` means float32, one thread and, in embedders
+    and cross-encoders, one text a forward pass, so that a number depends neither on company nor on the plan.
     """
 
     threads: int

@@ -55,7 +55,7 @@ def test_ids_are_those_of_each_chunk_whatever_rows_are_asked_for(tmp_path):
     assert write_token_ids(version, store, tokenizer) == 3
     stored = open_token_ids(version, tokenizer.key, 3)
     assert lists(stored, [2, 0, 1, 0]) == [[6, 7], [1, 2, 3], [4, 5], [1, 2, 3]]
-    assert stored([0])[0].dtype == np.uint32
+    assert stored([0])[0].dtype == np.int32
     assert lists(stored, []) == []
     folder = version / "token_ids-0123456789abcdef"
     assert [np.load(folder / name).tolist() for name in ("ids.npy", "offsets.npy")] == [
@@ -68,14 +68,14 @@ def test_files_are_numpys_own_to_the_byte(tmp_path):
     version, store = built(tmp_path, [Document("a", "tea stone " * 2000)])  # the number of ids has four digits
     write_token_ids(version, store, Counting())
     path = version / "token_ids-0123456789abcdef" / "ids.npy"
-    np.save(tmp_path / "expected.npy", np.array([1, 70_000] * 2000, dtype=np.uint32))
+    np.save(tmp_path / "expected.npy", np.array([1, 70_000] * 2000, dtype=np.int32))
     assert path.read_bytes() == (tmp_path / "expected.npy").read_bytes()
 
 
 def test_chunks_without_a_token_have_no_ids(tmp_path):
     version, store = built(tmp_path)
     tokenizer = Counting()
-    tokenizer.ids = lambda texts: [np.zeros(0, dtype=np.uint32) for _ in texts]
+    tokenizer.ids = lambda texts: [np.zeros(0, dtype=np.int32) for _ in texts]
     write_token_ids(version, store, tokenizer)
     assert lists(open_token_ids(version, tokenizer.key, 3), [0, 2]) == [[], []]
 
@@ -107,7 +107,7 @@ def test_memory_does_not_grow_with_the_ids(tmp_path, monkeypatch):
     monkeypatch.setattr(token_ids, "CHUNKS_A_CALL", 4)
     version, store = built(tmp_path, [Document("a", "tea salt iron " * 400)])
     tokenizer = Counting()
-    tokenizer.ids = lambda texts: [np.zeros(50_000, dtype=np.uint32) for _ in texts]  # 200 kB a chunk, 80 MB in all
+    tokenizer.ids = lambda texts: [np.zeros(50_000, dtype=np.int32) for _ in texts]  # 200 kB a chunk, 80 MB in all
     tracemalloc.start()
     write_token_ids(version, store, tokenizer)
     peak = tracemalloc.get_traced_memory()[1]

@@ -1,15 +1,25 @@
 """Random-weight cross-encoders of the real architectures, against transformers' own forward pass."""
 
+import json
 import math
-import threading
+import pickle
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from FlagEmbedding import FlagReranker
 from models import tiny_models
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from corag_ray.errors import ConfigError
+from corag_ray.models import cross_encoder
 from corag_ray.models.cross_encoder import CrossEncoder
+from corag_ray.models.cross_encoder_loading import Checkpoint
+from corag_ray.models.pair_inputs import Pooling
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk
 
@@ -27,6 +37,27 @@ def folder(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def reranker(folder):
     return CrossEncoder(folder, "tiny", 128, Compute(threads=1))
+
+
+class Sums(torch.nn.Module):
+    """The logit is the sum of the ids, NaN where one of them is `nan_id`."""
+
+    nan_id = -1
+
+    def forward(self, input_ids, attention_mask):
+        self.sizes.append(len(input_ids))
+        sums = (input_ids * attention_mask).sum(dim=1).float()
+        sums[(input_ids == self.nan_id).any(dim=1)] = math.nan
+        return SimpleNamespace(logits=sums[:, None])
+
+
+@pytest.fixture
+def fake(folder, monkeypatch):
+    """The sums, in place of a checkpoint; the tokenizer is the tiny model's."""
+    model, tokenizer = Sums(), AutoTokenizer.from_pretrained(folder)
+    model.sizes = []
+    monkeypatch.setattr(cross_encoder, "load_checkpoint", lambda *_: Checkpoint(model, tokenizer, 128))
+    return model
 
 
 def scores(reranker, combinations, query=QUERY):
@@ -55,6 +86,18 @@ def test_a_score_is_the_models_own_logit_of_the_joined_texts(reranker, folder):
         assert score.calibrated == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-6)
 
 
+def test_a_model_with_token_types_is_told_them_where_its_tokenizer_gives_them(reranker, folder, tmp_path):
+    typed = tmp_path / "typed"
+    shutil.copytree(folder, typed)
+    settings = json.loads((typed / "tokenizer_config.json").read_text())
+    settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    (typed / "tokenizer_config.json").write_text(json.dumps(settings))
+    kinds = AutoModelForSequenceClassification.from_pretrained(typed).config.type_vocab_size
+    [plain], [score] = scores(reranker, [(0, 1)]), scores(CrossEncoder(typed, "t", 128, Compute(threads=1)), [(0, 1)])
+    assert score.raw == pytest.approx(logit_of(typed, QUERY, f"{TEXTS[0]} {TEXTS[1]}"), abs=1e-5)
+    assert (score.raw != pytest.approx(plain.raw, abs=1e-3)) == (kinds == 2)
+
+
 def test_order_matters_and_more_chunks_can_be_worse_or_better(reranker):
     found = {c: s.raw for c, s in zip(COMBINATIONS, scores(reranker, COMBINATIONS), strict=True)}
     assert found[0, 1] != pytest.approx(found[1, 0], abs=1e-6)
@@ -71,25 +114,42 @@ def test_one_pair_none_and_an_empty_combination(reranker):
     assert 0 < empty.calibrated < 1
 
 
-def test_a_pair_longer_than_the_window_has_no_score_and_spoils_no_other(folder):
-    joined = f"{TEXTS[0]} {TEXTS[1]}"
-    tokens = tokens_of(folder, QUERY, joined)["input_ids"].shape[1]
-    whole = scores(CrossEncoder(folder, "tiny", tokens, Compute(threads=1)), [(0,), (0, 1)])
-    first, beyond = scores(CrossEncoder(folder, "tiny", tokens - 1, Compute(threads=1)), [(0,), (0, 1)])
-    assert whole[1].raw == pytest.approx(logit_of(folder, QUERY, joined), abs=1e-5)
-    assert first.raw == pytest.approx(whole[0].raw, abs=1e-5)
-    assert (math.isnan(beyond.raw), math.isnan(beyond.calibrated)) == (True, True)
+def test_scores_are_those_that_flagembedding_gives_within_the_window(reranker, folder):
+    flag = FlagReranker(str(folder), devices="cpu", use_fp16=False, max_length=128, query_max_length=128)
+    expected = flag.compute_score([[QUERY, " ".join(TEXTS[n] for n in c)] for c in COMBINATIONS])
+    assert [score.raw for score in scores(reranker, COMBINATIONS)] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_question_may_fill_the_window_and_beyond_it_has_no_score(reranker, folder):
-    pieces = len(AutoTokenizer.from_pretrained(folder).tokenize("tower"))
-    long, longer = (" ".join(["tower"] * (wanted // pieces)) for wanted in (110, 140))
+def test_a_pair_longer_than_the_window_counts_by_the_best_of_its_windows_or_their_mean(folder):
+    three = f"{TEXTS[0]} {TEXTS[1]} {TEXTS[2]}"
+    tokens = tokens_of(folder, QUERY, three)["input_ids"].shape[1]
+    whole = CrossEncoder(folder, "tiny", tokens, Compute(threads=1))
+    assert scores(whole, [(0, 1, 2)])[0].raw == pytest.approx(logit_of(folder, QUERY, three), abs=1e-5)
+    assert whole.windowed == 0
+    halves = [logit_of(folder, QUERY, f"{TEXTS[a]} {TEXTS[b]}") for a, b in ((0, 1), (1, 2))]
+    assert halves[0] != pytest.approx(halves[1], abs=1e-3)  # so that the rule matters
+    for pooling, expected in ((Pooling.MAXIMUM, max(halves)), (Pooling.MEAN, sum(halves) / 2)):
+        narrow = CrossEncoder(folder, "tiny", tokens - 1, Compute(threads=1), pooling=pooling)
+        one, windowed = scores(narrow, [(0,), (0, 1, 2)])
+        assert one.raw == pytest.approx(logit_of(folder, QUERY, TEXTS[0]), abs=1e-5)
+        assert windowed.raw == pytest.approx(expected, abs=1e-5)
+        assert windowed.calibrated == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-6)
+        assert (narrow.windowed, narrow.unscored, narrow.cut_queries) == (1, 0, 0)
+
+
+def test_a_question_may_fill_half_the_window_and_what_is_beyond_is_cut_counted_and_said(folder, caplog):
+    reranker = CrossEncoder(folder, "tiny", 128, Compute(threads=1))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    half = (128 - tokenizer.num_special_tokens_to_add(pair=True)) // 2
+    pieces = len(tokenizer.tokenize("tower"))
+    assert half % pieces == 0
+    whole = " ".join(["tower"] * (half // pieces))
     chunk = Chunk(0, "d", 0, 0, 4, "tall", 1)
-    assert 106 < tokens_of(folder, long, chunk.text)["input_ids"].shape[1] <= 128  # three quarters are 96
-    pairs = [(reranker.prepare(query, [chunk], [0]), (0,)) for query in (long, longer)]
-    scored, unscored = reranker.score(pairs)
-    assert scored.raw == pytest.approx(logit_of(folder, long, chunk.text), abs=1e-5)
-    assert math.isnan(unscored.raw)
+    prepared = [reranker.prepare(query, [chunk], [0]) for query in (whole, f"{whole} tower")]
+    found = reranker.score([(p, (0,)) for p in prepared])
+    assert [score.raw for score in found] == pytest.approx([logit_of(folder, whole, "tall")] * 2, abs=1e-5)
+    assert reranker.cut_queries == 1
+    assert caplog.messages == [f"'tiny': a question of {half + pieces} tokens is cut to {half}, half the window"]
 
 
 def test_a_window_beyond_the_models_positions_is_refused_and_all_of_them_can_be_read(reranker, folder):
@@ -97,21 +157,95 @@ def test_a_window_beyond_the_models_positions_is_refused_and_all_of_them_can_be_
     with pytest.raises(ConfigError, match=r"^'mine': .* reads at most 128 tokens, so max_tokens cannot be 129\.$"):
         CrossEncoder(folder, "mine", 129, Compute(threads=1))
     special = tokens_of(folder, "a", "a")["input_ids"].shape[1] - 2
-    query, chunk = " ".join("a" * (127 - special)), Chunk(0, "d", 0, 0, 1, "a", 1)
-    assert tokens_of(folder, query, "a")["input_ids"].shape[1] == 128
-    [score] = reranker.score([(reranker.prepare(query, [chunk], [0]), (0,))])
-    assert score.raw == pytest.approx(logit_of(folder, query, "a"), abs=1e-5)
+    text = " ".join("a" * (127 - special))
+    assert tokens_of(folder, "a", text)["input_ids"].shape[1] == 128
+    [score] = reranker.score([(reranker.prepare("a", [Chunk(0, "d", 0, 0, 1, text, 1)], [0]), (0,))])
+    assert score.raw == pytest.approx(logit_of(folder, "a", text), abs=1e-5)
 
 
 def test_threads_at_once_get_the_scores_of_one(reranker):
     expected = scores(reranker, COMBINATIONS)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(scores(reranker, COMBINATIONS))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 4
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        found = list(threads.map(lambda _: scores(reranker, COMBINATIONS), range(8)))
+    assert found == [expected] * 8
+
+
+def test_a_score_depends_neither_on_order_nor_on_company_and_deterministically_not_by_a_bit(folder):
+    pairs = [*COMBINATIONS, (0, 1, 2, 3), (3, 2, 1, 0)]
+    for compute, tolerance in ((Compute(threads=1), 1e-5), (Compute(threads=1, deterministic=True), 0)):
+        reranker = CrossEncoder(folder, "tiny", 128, compute)
+        together = [score.raw for score in scores(reranker, pairs)]
+        turned = [score.raw for score in scores(reranker, pairs[::-1])][::-1]
+        alone = [scores(reranker, [pair])[0].raw for pair in pairs]
+        assert len(set(together)) >= 7  # the last two may share their best window
+        assert together == pytest.approx(turned, abs=tolerance, rel=0)
+        assert together == pytest.approx(alone, abs=tolerance, rel=0)
+        assert (reranker.padding_share > 0) != compute.deterministic
+
+
+def test_bfloat16_is_computed_where_asked_and_is_near(folder, reranker):
+    half = CrossEncoder(folder, "tiny", 128, Compute(threads=1, dtype="bfloat16"))
+    near, exact = ([score.raw for score in scores(r, COMBINATIONS)] for r in (half, reranker))
+    assert near != exact
+    assert near == pytest.approx(exact, abs=0.1)
+
+
+def test_pairs_of_several_queries_go_together_and_equal_inputs_are_computed_once(fake):
+    reranker = CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
+    first, same, other = (reranker.prepare(query, CHUNKS, range(4)) for query in (QUERY, QUERY, "tea"))
+    pairs = [(first, (0,)), (same, (0,)), (other, (0,)), (first, (0,)), (other, (1, 0))]
+    found = [score.raw for score in reranker.score(pairs)]
+    assert sum(fake.sizes) == 3
+    assert found[0] == found[1] == found[3] != found[2]
+    assert found == [reranker.score([pair])[0].raw for pair in pairs]
+
+
+def test_a_pair_without_a_number_has_no_score_is_counted_and_spoils_no_other(fake):
+    reranker = CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
+    prepared = reranker.prepare(QUERY, CHUNKS, range(4))
+    fake.nan_id = int(set(prepared.chunks[1].tolist()).difference(prepared.query.tolist(), *prepared.chunks[::2]).pop())
+    found = reranker.score([(prepared, c) for c in ((0,), (1,), (0, 1), (2,))])
+    assert [math.isnan(score.raw) for score in found] == [False, True, True, False]
+    assert [math.isnan(score.calibrated) for score in found] == [False, True, True, False]
+    assert reranker.unscored == 2
+
+
+def test_stored_ids_stand_for_the_texts_by_row_and_a_prepared_query_is_small_and_can_be_sent(folder, reranker):
+    [*ids] = reranker.prepare(QUERY, CHUNKS, range(4)).chunks
+    by_row = {10 + n: own.astype(np.int32) for n, own in enumerate(ids)}
+    stored = CrossEncoder(folder, "tiny", 128, Compute(threads=1), stored=lambda rows: [by_row[row] for row in rows])
+    blank = [Chunk(0, "d", 0, 0, 0, "", 0)] * 4
+    sent = pickle.dumps(stored.prepare(QUERY, blank, range(10, 14)))
+    assert len(sent) < 1000 + 4 * sum(map(len, ids))
+    prepared = pickle.loads(sent)
+    assert stored.score([(prepared, c) for c in COMBINATIONS]) == scores(reranker, COMBINATIONS)
+
+
+def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):
+    reranker = CrossEncoder(folder, "tiny", 128, Compute(threads=1))
+    chance = random.Random(0)
+    kinds = [
+        "tower high ",
+        "\x00\x01\x1b\r\n\t\x7f",
+        "塔は高い",
+        "برج ",
+        "👩\u200d🚀",
+        "\ud800",
+        "\udfff",
+        "[SEP]</s>",
+        "e\u0301",
+        " ",
+    ]
+    for number in range(200):
+        size = 20_000 if number % 50 == 0 else chance.choice([0, 1, 5, 30])
+        words = ["".join(chance.choices(kinds, k=chance.choice([0, 1, size]))) for _ in range(4)]
+        chunks = [Chunk(n, "d", n, 0, len(text), text, 1) for n, text in enumerate(words[1:])]
+        prepared = reranker.prepare(words[0], chunks, range(3))
+        for score in reranker.score([(prepared, c) for c in ((), (0,), (2, 0, 1))]):
+            assert math.isfinite(score.raw)
+            assert 0 <= score.calibrated <= 1
+    assert reranker.unscored == 0
+    assert reranker.windowed > 0
 
 
 def test_a_folder_without_a_cross_encoder_is_refused_in_one_sentence(tmp_path):

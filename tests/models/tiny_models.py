@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
@@ -64,6 +65,44 @@ def xlm_roberta(folder):
     size = tokenizer.get_vocab_size()
     config = XLMRobertaConfig(vocab_size=size, max_position_embeddings=130, type_vocab_size=1, pad_token_id=1, **SHAPE)
     return _save(folder, tokenizer, names, XLMRobertaForSequenceClassification, config)
+
+
+CODE = '''
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+
+class CountingConfig(PreTrainedConfig):
+    model_type = "counting"
+
+
+class CountingModel(PreTrainedModel):
+    """The logit is the number of tokens times a weight, plus a tensor that no checkpoint stores."""
+
+    config_class = CountingConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.register_buffer("shift", torch.full((1,), -4.0), persistent=False)
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask, **others):
+        logits = self.weight * attention_mask.sum(1) + self.shift
+        return SequenceClassifierOutput(logits=logits[:, None])
+'''
+AUTO_MAP = {"AutoConfig": "counting.CountingConfig", "AutoModelForSequenceClassification": "counting.CountingModel"}
+
+
+def with_code(folder, code=CODE, **changes):
+    """A checkpoint that runs code of its own, with the tokenizer of `bert`: its logit is half the tokens less 4."""
+    bert(folder)
+    (folder / "counting.py").write_text(code)
+    config = {"model_type": "counting", "id2label": {"0": "LABEL_0"}, "auto_map": AUTO_MAP} | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({"weight": torch.tensor([0.5])}, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
 
 def _save(folder, tokenizer, names, model_class, config):
