@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import math
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +17,11 @@ from pathlib import Path
 from corag_ray.errors import DataError
 from corag_ray.types import Combination
 
+_log = logging.getLogger(__name__)
+
 KEY_BYTES = 16
-FILE_VERSION = 1
+APPLICATION, FILE_VERSION = 0x434F5241, 1
+"""What SQLite notes in the head of a memo's file; the first reads `CORA`."""
 KEYS_A_READ = 500
 """SQLite before 3.32 takes at most 999 values in one statement."""
 WAIT_S = 30.0
@@ -73,41 +78,44 @@ class Memo:
         return QueryKeys(head, tuple(_digest(_encoded(text)) for text in texts), ordered)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """The raw scores that are known of these distinct keys.
-
-        Raises:
-            DataError: the file cannot be read.
-        """
+        """The raw scores that are known of these distinct keys."""
         with self._lock:
             found = {key: self._scores[key] for key in keys if key in self._scores}
             for key in found:
                 self._scores.move_to_end(key)
             if self._file is not None and len(found) < len(keys):
-                from_file = self._file.read([key for key in keys if key not in found])
-                self._keep(from_file)
-                found |= from_file
+                with self._or_without_file():
+                    from_file = self._file.read([key for key in keys if key not in found])
+                    self._keep(from_file)
+                    found |= from_file
             self.lookups += len(keys)
             self.hits += len(found)
         return found
 
     def put(self, scores: Mapping[bytes, float]) -> None:
-        """Remember raw scores.
-
-        Raises:
-            DataError: the file cannot be written.
-        """
+        """Remember raw scores."""
         finite = {key: raw for key, raw in scores.items() if math.isfinite(raw)}
         if finite:
             with self._lock:
                 self._keep(finite)
                 if self._file is not None:
-                    self._file.write(finite)
+                    with self._or_without_file():
+                        self._file.write(finite)
 
     def close(self) -> None:
         """Let the file go; what it holds stays."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
+
+    @contextlib.contextmanager
+    def _or_without_file(self) -> Iterator[None]:
+        """A file that fails once the run is under way is let go: what it saves is time, and the run is worth more."""
+        try:
+            yield
+        except DataError as error:
+            _log.warning("%s Going on with the scores in memory alone.", error)
+            self._file = None
 
     def _keep(self, scores: Mapping[bytes, float]) -> None:
         self._scores.update(scores)
@@ -140,17 +148,31 @@ class ScoreFile:
             raise
 
     def _prepare(self) -> None:
-        with self._one_sentence():
-            self._sql.execute("PRAGMA journal_mode = WAL")
-            self._sql.execute("PRAGMA synchronous = NORMAL")  # a loss of power takes the last scores, and only those
-        with self._transaction():
+        with self._transaction():  # first of all, whose file it is: another program's is not touched
+            [application] = self._sql.execute("PRAGMA application_id").fetchone()
             [version] = self._sql.execute("PRAGMA user_version").fetchone()
             [tables] = self._sql.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if version == tables == 0:
+            if application == version == tables == 0:
                 self._sql.execute("CREATE TABLE scores (key BLOB PRIMARY KEY, raw REAL NOT NULL) WITHOUT ROWID")
+                self._sql.execute(f"PRAGMA application_id = {APPLICATION}")
                 self._sql.execute(f"PRAGMA user_version = {FILE_VERSION}")
-            elif version != FILE_VERSION:
+            elif (application, version) != (APPLICATION, FILE_VERSION):
                 raise DataError(f"memo.path: {self._path} is no memo of version {FILE_VERSION}: name another file.")
+        with self._one_sentence():
+            self._write_ahead()
+            self._sql.execute("PRAGMA synchronous = NORMAL")  # a loss of power takes the last scores, and only those
+
+    def _write_ahead(self) -> None:
+        """Readers need not wait for a writer then; SQLite does not wait for its turn to say so, unlike elsewhere."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self._sql.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, float]:
         """The raw scores that the file holds of these keys.
@@ -164,7 +186,8 @@ class ScoreFile:
                 part = keys[start : start + KEYS_A_READ]
                 places = ",".join("?" * len(part))
                 found.update(self._sql.execute(f"SELECT key, raw FROM scores WHERE key IN ({places})", part))
-        return found
+        # A damaged page can hold anything; what is no score is computed anew.
+        return {key: raw for key, raw in found.items() if isinstance(raw, float) and math.isfinite(raw)}
 
     def write(self, scores: Mapping[bytes, float]) -> None:
         """Add scores, all of them or none.
@@ -194,11 +217,11 @@ class ScoreFile:
     def _one_sentence(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: a path that no file can have
             said = getattr(error, "strerror", None) or str(error)
             raise DataError(
-                f"memo.path: {self._path} cannot hold the memo of scores ({said}): delete it if it is damaged, name "
-                "another file, or leave the key out."
+                f"memo.path: {self._path} cannot hold the memo of scores ({said}): delete it if it is damaged, "
+                "with its -wal and -shm, name another file, or leave the key out."
             ) from error
 
 

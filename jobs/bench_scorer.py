@@ -2,8 +2,8 @@
 
 `python -m jobs.bench_scorer --data hotpotqa-sample --limit 3000`. The combinations are drawn evenly from what 100
 searches ask for. They are scored in blocks, each by all three sides one after the other in changing order, so that
-other work on the machine falls on all. Without `--model` the checkpoint is all-MiniLM-L6-v2 with a head as it is drawn:
-time and agreement do not depend on what the head has learned.
+other work on the machine falls on all, and all three compute in the same number type. Without `--model` the checkpoint
+is all-MiniLM-L6-v2 with a head as it is drawn: time does not depend on what the head has learned.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Side:
 
 def main(
     data: Annotated[str, typer.Option(help="Data set.")] = "hotpotqa-sample",
-    limit: Annotated[int, typer.Option(min=100, help="Combinations.")] = 3000,
+    limit: Annotated[int, typer.Option(min=2 * SEARCHES, help="Combinations.")] = 3000,
     model: Annotated[Path | None, typer.Option(help="Folder of a cross-encoder.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
@@ -102,7 +102,7 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         folder = model or untrained(Path(scratch), config)
         ours = CrossEncoder(folder, "ours", WINDOW, Compute(threads, dtype=config.dtype))
-        sides, queries, lengths = make_sides(folder, traffic, ours)
+        sides, queries, lengths = make_sides(folder, traffic, ours, config.dtype)
         time_sides(sides, len(queries))
         model = AutoModelForSequenceClassification.from_pretrained(folder)
     figures = compare(sides, queries) | {
@@ -145,7 +145,7 @@ def draw_traffic(config: Config, root: Path, limit: int) -> list[Traffic]:
 
 
 def make_sides(
-    folder: Path, traffic: Sequence[Traffic], ours: CrossEncoder
+    folder: Path, traffic: Sequence[Traffic], ours: CrossEncoder, dtype: str
 ) -> tuple[dict[str, Side], list[int], list[int]]:
     """The three sides over pairs by number, each pair's query, and each pair's length in tokens.
 
@@ -163,6 +163,8 @@ def make_sides(
     fits = [place for place, length in enumerate(lengths) if length <= WINDOW]
     flag = FlagReranker(str(folder), use_fp16=False, devices="cpu", query_max_length=WINDOW, max_length=WINDOW)
     theirs = SentenceTransformersEncoder(str(folder), max_length=WINDOW, device="cpu")
+    for model in (flag.model, theirs.model):
+        model.to(getattr(torch, dtype))
     prepared: dict[int, Any] = {}
 
     def score_ours(numbers: Sequence[int]) -> list[float]:
@@ -232,7 +234,7 @@ def operations(model: Any, lengths: Sequence[int]) -> float:
 
 
 def matrix_rate(model: Any, dtype: str) -> float:
-    """Operations a second of the model's largest product, on as many positions as a batch has; best of several."""
+    """Operations a second of the model's largest product, on as many positions as a batch has; median of several."""
     config = model.config
     left = torch.randn(BATCH_POSITIONS, config.hidden_size).to(getattr(torch, dtype))
     right = torch.randn(config.intermediate_size, config.hidden_size).to(left.dtype)

@@ -2,7 +2,8 @@
 
 all-MiniLM-L6-v2 learns to tell chunks that hold evidence from the highest candidates that hold none. Questions are
 parted by document: those of one part in five are never trained on, and the job ends by ranking their candidates. What
-it writes is a folder that a configuration can name under `cross_encoders`. A killed run goes on from its last save.
+it writes is a folder that a configuration can name under `cross_encoders`. A killed run goes on from its last save,
+where settings and pairs are still the same. Texts longer than `MAX_TOKENS` are cut in training, and counted.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def main(
     figures = {
         "data": data.split(","),
         "pairs": len(pairs),
+        "pairs_cut": pairs_cut(model, pairs),
         "questions_judged": len(test),
         "mrr_first_stage": round(float(np.mean([r.reciprocal_rank for r in first_stage if r])), 4),
         "mrr_reranked": round(float(np.mean([r.reciprocal_rank for r in reranked if r])), 4),
@@ -96,7 +98,8 @@ def draw(name: str, config: Config, limit: int, root: Path) -> Iterator[Asked]:
     ensure_index(config, dataset, folder)
     index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
     questions = [question for question in dataset.questions if part_of(question) is not None]
-    questions = questions[:: max(1, len(questions) // limit)][:limit]
+    places = np.linspace(0, len(questions) - 1, min(limit, len(questions))).astype(int)
+    questions = [questions[place] for place in places]
     for question, hits in zip(questions, index.first_stage.search([q.text for q in questions], 60), strict=True):
         found = index.store.take([row for row, _ in hits])
         candidates = [chunk for chunk in found if part_of_document(chunk.doc_id) == part_of(question)][:RANKED]
@@ -125,6 +128,12 @@ def pairs_of(asked: Asked) -> list[tuple[str, str, float]]:
     return [(asked.question.text, chunk.text, label) for chunk, label in labelled]
 
 
+def pairs_cut(model: Any, pairs: Sequence[tuple[str, str, float]]) -> int:
+    """How many pairs were longer than what was read of them."""
+    questions, texts, _ = map(list, zip(*pairs, strict=True))
+    return sum(len(ids) > MAX_TOKENS for ids in model.tokenizer(questions, texts, truncation=False)["input_ids"])
+
+
 def train(
     pairs: Sequence[tuple[str, str, float]],
     config: Config,
@@ -139,14 +148,14 @@ def train(
     from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from transformers import set_seed
-    from transformers.trainer_utils import get_last_checkpoint
 
     set_seed(seed)  # the head is drawn at loading
     model = CrossEncoder(str(EMBEDDERS[config.embedder].folder()), num_labels=1, max_length=MAX_TOKENS, device="cpu")
     bert = model.model.bert
     for module in [bert.embeddings, *bert.encoder.layer[:FROZEN_LAYERS]]:
         module.requires_grad_(False)
-    saves = out.with_name(out.name + "-training")
+    recipe = json.dumps([pairs, epochs, learning_rate, seed, MAX_TOKENS, BATCH, FROZEN_LAYERS])
+    saves = out.with_name(f"{out.name}-training-{hashlib.sha256(recipe.encode()).hexdigest()[:8]}")
     saves.mkdir(parents=True, exist_ok=True)
     arguments = CrossEncoderTrainingArguments(
         output_dir=str(saves),
@@ -164,10 +173,18 @@ def train(
     )
     table = Table.from_dict(dict(zip(("question", "text", "label"), map(list, zip(*pairs, strict=True)), strict=True)))
     trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=table, loss=BinaryCrossEntropyLoss(model))
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(saves)))
+    trainer.train(resume_from_checkpoint=last_whole_save(saves))
     model.save_pretrained(str(out))
     shutil.rmtree(saves)
     return model
+
+
+def last_whole_save(saves: Path) -> str | None:
+    """The newest save; one whose writing was killed lacks the file that is written last, and is removed."""
+    found = sorted(saves.glob("checkpoint-*"), key=lambda save: int(save.name.rpartition("-")[2]))
+    while found and not (found[-1] / "trainer_state.json").is_file():
+        shutil.rmtree(found.pop())
+    return str(found[-1]) if found else None
 
 
 def ranked(model: Any, asked: Asked) -> list[Chunk]:

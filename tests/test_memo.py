@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corag_ray import memo as memo_module
 from corag_ray.errors import DataError
-from corag_ray.memo import KEY_BYTES, Memo
+from corag_ray.memo import KEY_BYTES, Memo, ScoreFile
 
 TEXTS = ("tea", "iron", "tea")
 
@@ -199,39 +199,62 @@ def test_a_damaged_file_is_one_sentence_and_stays_as_it_was(tmp_path, content):
 
 def test_a_path_that_cannot_be_a_file_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("x")
-    for path in (tmp_path, tmp_path / "file" / "memo.sqlite"):
+    for path in (tmp_path, tmp_path / "file" / "memo.sqlite", tmp_path / "a\0b", tmp_path / "a\ud800b"):
         assert refusal(path).startswith(f"memo.path: {path} cannot hold the memo of scores (")
 
 
-@pytest.mark.parametrize("made", ["CREATE TABLE mine (x)", "PRAGMA user_version = 99"])
+@pytest.mark.parametrize("made", ["CREATE TABLE mine (x)", "PRAGMA user_version = 99", "PRAGMA user_version = 1"])
 def test_a_database_of_something_else_is_refused_and_stays_as_it_was(tmp_path, made):
     path = tmp_path / "other.sqlite"
     with sqlite3.connect(path) as other:
         other.execute(made)
+    content = path.read_bytes()
     assert refusal(path) == f"memo.path: {path} is no memo of version 1: name another file."
-    tables = [name for (name,) in sqlite3.connect(path).execute("SELECT name FROM sqlite_master")]
-    assert tables == (["mine"] if "mine" in made else [])
+    assert path.read_bytes() == content
 
 
-def test_a_file_that_is_damaged_later_is_one_sentence_too(tmp_path):
+@pytest.mark.parametrize("raw", ["text", b"blob", float("inf")])
+def test_what_is_no_score_in_the_file_is_computed_anew(tmp_path, raw):
     path = tmp_path / "memo.sqlite"
     memo = Memo({}, 0, path)
+    memo.put(scores(1, 2))
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE scores SET raw = ? WHERE key = ?", (raw, key(1)))
+    assert memo.get([key(1), key(2)]) == scores(2)
+
+
+def test_opening_waits_for_its_turn(tmp_path):
+    path = tmp_path / "memo.sqlite"
+    ScoreFile(path).close()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA journal_mode = DELETE")
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
+    ScoreFile(path).close()
+
+
+@pytest.mark.parametrize("asked", ["get", "put"])
+def test_a_file_that_is_damaged_later_is_told_once_and_the_memo_goes_on_in_memory(tmp_path, caplog, asked):
+    path = tmp_path / "memo.sqlite"
+    memo = Memo({}, 10, path)
     memo.put(scores(1))
     with sqlite3.connect(path) as other:
         other.execute("DROP TABLE scores")
-    for ask in (lambda: memo.get([key(1)]), lambda: memo.put(scores(2))):
-        with pytest.raises(DataError, match=r"cannot hold the memo of scores \(no such table: scores\)"):
-            ask()
+    assert memo.get([key(2)]) == {} if asked == "get" else memo.put(scores(2)) is None
+    memo.put(scores(3))
+    assert memo.get([key(1), key(3)]) == scores(1) | scores(3)
+    [warning] = caplog.messages
+    assert "cannot hold the memo of scores (no such table: scores)" in warning
+    assert warning.endswith("Going on with the scores in memory alone.")
 
 
-def test_a_file_that_another_process_will_not_let_go_is_one_sentence(tmp_path, monkeypatch):
+def test_a_file_that_another_process_will_not_let_go_is_let_go_too(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(memo_module, "WAIT_S", 0.05)
     path = tmp_path / "memo.sqlite"
-    memo = Memo({}, 0, path)
+    memo = Memo({}, 10, path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(DataError, match=r"\(database is locked\)"):
-        memo.put(scores(1))
-    other.execute("COMMIT")
     memo.put(scores(1))
+    other.execute("COMMIT")
+    assert "(database is locked)" in caplog.text
     assert memo.get([key(1)]) == scores(1)

@@ -35,8 +35,8 @@ class QueryLikelihood:
 
     `raw` is in nats a token, at most 0; `calibrated` is the probability, exp(raw), where no calibration is given. Order
     matters, and more chunks can lower the score. What the combinations of a query share at their beginning is computed
-    once inside a call. A combination that does not fit the model's window together with the question scores NaN: it
-    cannot be valued.
+    once inside a call, but for the deterministic mode, where each is read alone. A combination that does not fit the
+    model's window together with the question scores NaN: it cannot be valued.
     """
 
     name = "query_likelihood"
@@ -52,7 +52,7 @@ class QueryLikelihood:
 
         `min_shared` is the number of tokens from which on a common beginning is computed once.
         """
-        self._min_shared = min_shared
+        self._min_shared, self._alone = min_shared, compute.deterministic
         self._calibrated = calibration.calibrated if calibration else math.exp
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.encode_special_tokens = True  # that is, as text: what a passage says is no control token
@@ -92,6 +92,8 @@ class QueryLikelihood:
 
     def _log_likelihoods(self, sequences: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
         """Mean log probability of the question's tokens at the end of each sequence."""
+        if self._alone and len(sequences) > 1:
+            return [value for sequence in sequences for value in self._log_likelihoods([sequence], question)]
         reading = read(self._model, sequences, keep=False, min_shared=self._min_shared)
         self.tokens_asked += sum(map(len, sequences))
         self.tokens_computed += reading.tokens

@@ -53,7 +53,8 @@ def may_run_code(name: str, folder: Path, row: PaperReranker | None, revision: s
                 f"'{name}': {folder} takes its code from the hub's {repository}: put those .py files into the folder, "
                 f"and strike '{repository}--' out of its configuration."
             )
-    for commit in sorted(_commits_told_by(folder)) if references else ():
+    from_checkpoint = row is None or str(row.code).startswith(f"{row.hub_id}@")
+    for commit in sorted(_commits_told_by(folder, from_checkpoint)) if references else ():
         if commit != revision:
             raise ConfigError(f"'{name}': the code in {folder} is of commit {commit}; remote_code pins {revision}.")
     return bool(references)
@@ -101,12 +102,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _commits_told_by(folder: Path) -> set[str]:
+def _commits_told_by(folder: Path, from_checkpoint: bool) -> set[str]:
     """The commits that the hub's client noted for the folder's code: beside it, or in the name of its cache's folder.
 
-    A folder that was copied by hand tells none.
+    The latter is the checkpoint's, so it tells nothing of code that is `from_checkpoint` not. A folder that was copied
+    by hand tells none.
     """
     notes = (folder / ".cache" / "huggingface" / "download").glob("**/*.py.metadata")
     told = {note.read_text("utf-8").partition("\n")[0].strip() for note in notes}
     place = folder.resolve()
-    return told | ({place.name} if place.parent.name == "snapshots" and _COMMIT.fullmatch(place.name) else set())
+    in_cache = from_checkpoint and place.parent.name == "snapshots" and _COMMIT.fullmatch(place.name)
+    return told | ({place.name} if in_cache else set())

@@ -91,3 +91,11 @@ def test_a_combination_longer_than_the_window_has_no_score_and_spoils_no_other(r
 
 def test_nothing_to_score_gives_nothing(reranker):
     assert reranker.score([]) == []
+
+
+def test_in_the_deterministic_mode_a_score_is_the_same_alone_and_in_company_to_the_last_bit():
+    reranker = QueryLikelihood(SMOLLM2.folder(), Compute(threads=1, deterministic=True))
+    prepared = reranker.prepare(QUESTION, CHUNKS, [])
+    [alone] = reranker.score([(prepared, (0, 2))])
+    assert reranker.score([(prepared, c) for c in [(0,), (0, 2), (0, 1)]])[1] == alone
+    assert reranker.tokens_computed == reranker.tokens_asked

@@ -87,6 +87,11 @@ def test_code_that_was_downloaded_at_another_commit_is_refused(tmp_path):
         )
 
 
+def test_a_cache_folder_tells_nothing_of_code_that_comes_from_a_repository_of_its_own(tmp_path):
+    snapshot = folder_of(tmp_path / "models--gte" / "snapshots" / OTHER, config=CODE)
+    assert may_run_code("gte_multilingual", snapshot, GTE, COMMIT)
+
+
 def test_a_configuration_that_is_no_json_is_refused_and_not_passed_over(tmp_path):
     (tmp_path / "config.json").write_text('{"auto_map": ')
     assert refusal(may_run_code, "mine", tmp_path, None, None).endswith(
