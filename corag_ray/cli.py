@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from corag_ray.config import load_config
+from corag_ray.config_file import load_config
 from corag_ray.errors import ConfigError, CoragError, ProtocolError, unknown_name
 
 app = typer.Typer(
@@ -75,17 +75,12 @@ def ask(
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
     from corag_ray.batch.index_folder import ensure_index, open_corpus
-    from corag_ray.build import (
-        build_answerer,
-        build_embedder,
-        build_selector,
-        describe,
-        index_spec,
-        prepare_weights,
-        settle,
-    )
+    from corag_ray.build import build_answerer, build_embedder, build_selector, describe
+    from corag_ray.identity import index_spec
+    from corag_ray.prepare import prepare_weights
     from corag_ray.prompts import LANGUAGES
     from corag_ray.reports.steps import Steps, render_steps
+    from corag_ray.settling import settle
     from corag_ray.types import Question
 
     run = load_config(config, {"dataset": data, "budget_tokens": budget, "deterministic": deterministic})
@@ -163,8 +158,9 @@ def index(
     Only chunks of new and changed documents are embedded. Readers see the old version or the new one, never a mixture.
     """
     from corag_ray.batch.index_folder import ensure_index, open_corpus
-    from corag_ray.build import prepare_weights, settle
     from corag_ray.indexing.versions import read_manifest
+    from corag_ray.prepare import prepare_weights
+    from corag_ray.settling import settle
 
     run = load_config(config, {"dataset": data, "deterministic": deterministic})
     with _doing("reading the corpus"):
@@ -226,8 +222,8 @@ def bench(
 @app.command()
 def models() -> None:
     """List the models that a configuration can name, whether their weights are here, and the paper's rerankers."""
-    from corag_ray.build import EMBEDDERS, GENERATORS, RERANKERS
     from corag_ray.models.paper_rerankers import PAPER_RERANKERS
+    from corag_ray.names import EMBEDDERS, GENERATORS, RERANKERS
 
     weights_of = {"query_likelihood": "the generator's", "bm25": "none: counts words"}
 

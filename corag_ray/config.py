@@ -1,20 +1,14 @@
-"""The one schema: what a run is made of. Text from outside (YAML, later HTTP) enters here; unknown keys are refused."""
+"""The one schema: what a run is made of. Text from outside (YAML, later HTTP) must fit it; unknown keys are refused."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import re
-import reprlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
-from yaml.composer import ComposerError
 
 from corag_ray.core.beam import BeamParams
 from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
@@ -23,14 +17,13 @@ from corag_ray.core.orders import Order
 from corag_ray.core.policy_tree import PRESETS, SearchParams
 from corag_ray.core.random_fill import RandomParams
 from corag_ray.core.ranked import RankedParams
-from corag_ray.errors import ConfigError, CoragError, unknown_name
+from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.indexing.chunking import Chunking
 from corag_ray.indexing.token_vectors import TokenVectorFormat
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_row
 from corag_ray.models.remote_code import check_allow_list
+from corag_ray.problems import beginning, complaint, value_problem
 
-_COMPLAINT = "complaint"
-"""The type of a problem that a check of ours has put into words."""
 _Checked = TypeVar("_Checked", bound="Section")
 
 
@@ -47,7 +40,7 @@ def _placed(check: Callable[[_Checked], _Checked]) -> Callable[[_Checked], _Chec
         try:
             return check(section)
         except ConfigError as error:
-            raise PydanticCustomError(_COMPLAINT, "{said}", {"said": str(error)}) from error
+            raise complaint(str(error)) from error
 
     return placed
 
@@ -138,7 +131,9 @@ def _changed(defaults: _Params, changes: Mapping[str, Any]) -> _Params:
     try:
         return TypeAdapter(type(defaults)).validate_python(values | {**changes})
     except ValidationError as error:
-        raise ConfigError(f"search parameter {_first_problem(error)}") from error
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"search parameter {value_problem(place, first)}") from error
 
 
 MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
@@ -148,10 +143,10 @@ MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
 def _with_short_kind(strategy: Any) -> Any:
     """A strategy whose kind is a text: an unknown one is written out by pydantic, and a list of aliases has no end."""
     if isinstance(strategy, str):
-        raise PydanticCustomError(_COMPLAINT, "{said}", {"said": f"write {{kind: {_beginning(strategy)}}}."})
+        raise complaint(f"write {{kind: {beginning(strategy)}}}.")
     if not isinstance(strategy, Mapping) or isinstance(strategy.get("kind", ""), str):
         return strategy
-    return {**strategy, "kind": _beginning(strategy["kind"])}
+    return {**strategy, "kind": beginning(strategy["kind"])}
 
 
 Strategy = Annotated[PlainStrategy | PolicyTreeStrategy, Field(discriminator="kind"), BeforeValidator(_with_short_kind)]
@@ -263,7 +258,7 @@ class Memo(Section):
 class Config(Section):
     """One run: data, models, methods and the budget they share.
 
-    `dtype: auto` is settled in the driver, by its processor, before anything is loaded or hashed (`build.settle`).
+    `dtype: auto` is settled in the driver, by its processor, before anything is loaded or hashed (`settling.settle`).
     `remote_code` allows cross-encoders to run code from their folders, each at the commit that was read: by the hub's
     name of one of the paper's, by the name under `cross_encoders` of one's own.
     """
@@ -312,115 +307,3 @@ class Config(Section):
         left_out: dict[str, Any] = dict.fromkeys(("plan", "memo", "limit", "max_failed_share", "remote_code"), True)
         left_out |= {"generation": {"server": NO_NUMBERS_OF_A_SERVER}, "cross_encoders": asked}
         return self.model_dump(mode="json", exclude=left_out)
-
-
-LARGEST_INTEGER = 2**63 - 1
-"""Larger ones are refused in YAML: no setting means them, and Python does not write out those of 4,300 digits."""
-_TO_ANOTHER_BASE = re.compile(r"[-+]?0[0-7_]+|[-+]?[0-9][0-9_]*:.*")
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses what YAML 1.1 would read in silence as something else: keys that stand twice, numbers to another base."""
-
-    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """The scalar as it is written; a number must be decimal (or show its base, as 0x does) and fit 64 bits."""
-        node = super().compose_scalar_node(anchor)
-        kind, shown = node.tag.removeprefix("tag:yaml.org,2002:"), f"'{_beginning(node.value)}'"
-        problem = ""
-        if kind in ("int", "float") and _TO_ANOTHER_BASE.fullmatch(node.value):
-            base = 60 if ":" in node.value else 8
-            problem = f"YAML reads {shown} to the base {base}: write a number in decimal, and a text in quotes"
-        elif kind == "int" and _beyond_64_bits(node.value):
-            problem = f"an integer must lie within 2**63 - 1 of 0, and {shown} does not"
-        if problem:
-            raise ComposerError(problem=problem, problem_mark=node.start_mark)
-        return node
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """The mapping as it is written; keys that `<<` brings from elsewhere do not count as written here."""
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
-                    problem = f"the key '{key.value}' stands twice in one mapping"
-                    raise ComposerError(problem=problem, problem_mark=key.start_mark)
-                seen.add((key.tag, key.value))
-        return node
-
-
-def _beyond_64_bits(written: str) -> bool:
-    """Whether YAML's integer is too large; one of very many digits is not even read: Python takes 4,300 at most."""
-    digits = written.replace("_", "").lstrip("+-")
-    return len(digits) > len(f"0b{LARGEST_INTEGER:b}") or int(digits, 0) > LARGEST_INTEGER
-
-
-def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> Config:
-    """A configuration from a YAML file (the defaults without one), with top-level values replaced by `changes`.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds an unknown key or a bad value; the message names the place.
-    """
-    values: Any = {}
-    if path is not None:
-        try:
-            values = yaml.load(path.read_text("utf-8"), Loader=_Loader)
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or no such date
-            mark = getattr(error, "problem_mark", None)
-            line = f" (line {mark.line + 1})" if mark else ""
-            said = getattr(error, "strerror", None) or str(error)  # an OSError's text names the path again
-            raise ConfigError(f"cannot read {path}: {said.splitlines()[0]}{line}.") from error
-        values = {} if values is None else values  # an empty file
-    where = str(path or "the command line")
-    if not isinstance(values, dict):
-        raise ConfigError(f"{where} must hold a mapping, not {type(values).__name__}.")
-    try:
-        return Config.model_validate(values | {k: v for k, v in (changes or {}).items() if v is not None})
-    except ValidationError as error:
-        raise ConfigError(f"{where}: {_first_problem(error)}") from error
-    except CoragError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def _known_keys() -> set[str]:
-    """Every key of the schema, at any level."""
-    sections: list[type[BaseModel]] = [Config, *Section.__subclasses__()]
-    embedded = [SearchParams, Chunking, TokenVectorFormat, *(type(params) for params in DEFAULT_PARAMS.values())]
-    return {key for section in sections for key in section.model_fields} | {
-        field.name for section in embedded for field in dataclasses.fields(section)
-    }
-
-
-def _first_problem(error: ValidationError) -> str:
-    """The first problem as one sentence: where it is, what came, and the nearest known key."""
-    first = error.errors()[0]
-    parts = [str(part) for part in first["loc"]]
-    if parts[2:3] == ["strategy"]:  # methods.NAME.strategy: pydantic puts the strategy's kind into the path
-        del parts[3:4]
-    place = ".".join(parts)
-    if first["type"] == _COMPLAINT:
-        return f"'{place}': {first['msg']}"
-    if first["type"] == "missing":
-        return f"the key '{place}' is missing."
-    if first["type"] == "union_tag_not_found":
-        return f"the key '{place}.kind' is missing: one of {', '.join(sorted([*DEFAULT_PARAMS, 'policy_tree']))}."
-    if first["type"] == "union_tag_invalid":
-        return f"'{place}.kind': {_wrong_choice('strategy', first['ctx']['tag'], first['ctx']['expected_tags'])}"
-    if first["type"] == "literal_error":
-        return f"'{place}': {_wrong_choice('value', first['input'], first['ctx']['expected'])}"
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        typed = str(first["loc"][-1])
-        here = [key for key in Config.model_fields if len(parts) == 1 and key.startswith(typed)]
-        close = here or difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
-        return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")
-    return f"'{place}': {first['msg'][:1].lower()}{first['msg'][1:]}, found {_beginning(first['input'])!r}."
-
-
-def _beginning(found: object) -> str:
-    """The first 60 characters of a value; containers are cut as they are written: aliases can nest them without end."""
-    return (reprlib.repr(found) if isinstance(found, dict | list | set | tuple) else str(found))[:60]
-
-
-def _wrong_choice(what: str, found: object, known: str) -> ConfigError:
-    """An error for a value that is none of a few names, which pydantic gives quoted in one text."""
-    return unknown_name(what, " ".join(_beginning(found).split()), re.findall(r"'([^']*)'", known))

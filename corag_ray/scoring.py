@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,6 +17,9 @@ from corag_ray.types import Combination, Score
 
 SCORE_DECIMALS = 3
 """Scores are rounded before a strategy sees them, so that the last bits of a sum decide nothing."""
+
+Pair = tuple[int, Combination]
+"""A search by its number, and a combination that it asks to have scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class ScoringContext:
 def score_pairs(
     rerankers: Mapping[str, Reranker[Any]],
     searches: Sequence[ScoringContext],
-    pairs: Sequence[tuple[int, Combination]],
+    pairs: Sequence[Pair],
     reranker_ms: defaultdict[str, float] | None = None,
     memo: Memo | None = None,
     computed: Counter[int] | None = None,
@@ -51,36 +53,61 @@ def score_pairs(
     What each reranker's call took is added to `reranker_ms`; to `computed`, by search, for how many of its pairs a
     reranker was called (of several searches that ask for the same in one round, the first one's).
     """
-    calls: dict[str, dict[Hashable, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for place, (number, combination) in enumerate(pairs):
-        search = searches[number]
-        asked = (id(search.prepared), combination) if search.keys is None else search.keys.of(combination)
-        calls[search.reranker][asked].append(place)
     values: list[float | None] = [None] * len(pairs)
-    for name, wanted in calls.items():
+    for name, wanted in _by_reranker(searches, pairs).items():
         # A reranker's searches all have keys or none has.
         used = memo if isinstance(next(iter(wanted)), bytes) else None
         known = {} if used is None else _remembered(used, rerankers[name], cast(Collection[bytes], wanted))
         missing = {asked: places for asked, places in wanted.items() if asked not in known} if known else wanted
         firsts = [pairs[places[0]] for places in missing.values()]
-        started = time.perf_counter()
-        found = rerankers[name].score([(searches[n].prepared, c) for n, c in firsts]) if firsts else []
-        if reranker_ms is not None:
-            reranker_ms[name] += (time.perf_counter() - started) * 1000.0
-        if len(found) != len(firsts):
-            raise ProtocolError(f"reranker '{name}' gave {len(found)} scores for {len(firsts)} pairs.")
+        found = _called(name, rerankers[name], searches, firsts, reranker_ms)
         if computed is not None:
             computed.update([number for number, _ in firsts])
         if used is not None:
             used.put({cast(bytes, key): score.raw for key, score in zip(missing, found, strict=True)})
-        scored = itertools.chain(
-            zip(found, missing.values(), strict=True), ((known[key], wanted[key]) for key in known)
-        )
-        for score, places in scored:
-            for place in places:
-                value = score.raw if searches[pairs[place][0]].reading == "raw" else score.calibrated
-                values[place] = round(value, SCORE_DECIMALS) if math.isfinite(value) else None
+        _put_in_place(values, zip(found, missing.values(), strict=True), searches, pairs)
+        _put_in_place(values, ((score, wanted[key]) for key, score in known.items()), searches, pairs)
     return values
+
+
+def _by_reranker(searches: Sequence[ScoringContext], pairs: Sequence[Pair]) -> dict[str, dict[Hashable, list[int]]]:
+    """By reranker, the places in `pairs` that ask it for the same thing: by the memo's key, or (query, combination)."""
+    asked: dict[str, dict[Hashable, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for place, (number, combination) in enumerate(pairs):
+        search = searches[number]
+        what = (id(search.prepared), combination) if search.keys is None else search.keys.of(combination)
+        asked[search.reranker][what].append(place)
+    return asked
+
+
+def _called(
+    name: str,
+    reranker: Reranker[Any],
+    searches: Sequence[ScoringContext],
+    pairs: Sequence[Pair],
+    reranker_ms: defaultdict[str, float] | None,
+) -> list[Score]:
+    """A reranker's scores of pairs, from one call (none without pairs), whose time is added to `reranker_ms`."""
+    started = time.perf_counter()
+    found = reranker.score([(searches[number].prepared, combination) for number, combination in pairs]) if pairs else []
+    if reranker_ms is not None:
+        reranker_ms[name] += (time.perf_counter() - started) * 1000.0
+    if len(found) != len(pairs):
+        raise ProtocolError(f"reranker '{name}' gave {len(found)} scores for {len(pairs)} pairs.")
+    return found
+
+
+def _put_in_place(
+    values: list[float | None],
+    scores: Iterable[tuple[Score, Sequence[int]]],
+    searches: Sequence[ScoringContext],
+    pairs: Sequence[Pair],
+) -> None:
+    """Put each score where it was asked for, as the search there reads it; what is not finite leaves None."""
+    for score, places in scores:
+        for place in places:
+            value = score.raw if searches[pairs[place][0]].reading == "raw" else score.calibrated
+            values[place] = round(value, SCORE_DECIMALS) if math.isfinite(value) else None
 
 
 def _remembered(memo: Memo, reranker: Reranker[Any], keys: Collection[bytes]) -> dict[Hashable, Score]:

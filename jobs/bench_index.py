@@ -31,12 +31,14 @@ import typer
 
 from corag_ray.batch.estimate import duration_text, estimate_seconds
 from corag_ray.batch.index_folder import open_corpus
-from corag_ray.build import build_embedder, build_tokenizer, index_spec, prepare_weights, settle
+from corag_ray.build import build_embedder, build_tokenizer
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config, load_config
+from corag_ray.config import Config
+from corag_ray.config_file import load_config
 from corag_ray.datasets.load import DATA_VARIABLE, load_dataset
 from corag_ray.datasets.union import union
 from corag_ray.errors import CoragError, DataError
+from corag_ray.identity import index_spec
 from corag_ray.indexing.build_index import SHARDS, all_shards, missing_shards
 from corag_ray.indexing.chunking import chunk_documents
 from corag_ray.indexing.open_index import OpenIndex, open_index
@@ -44,6 +46,8 @@ from corag_ray.indexing.versions import UNFINISHED, IndexSpec, next_version
 from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.protocols import Embedder
 from corag_ray.models.torch_setup import SLEEPING_THREADS
+from corag_ray.prepare import prepare_weights
+from corag_ray.settling import settle
 
 T = TypeVar("T")
 CANDIDATES = 60

@@ -18,11 +18,15 @@ import typer
 from corag_ray.batch.benchmark import group_rows, groups_of, open_run, run_benchmark
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import ensure_index, open_corpus
-from corag_ray.build import build_selector, index_spec, prepare_weights, run_fingerprint, settle
+from corag_ray.build import build_selector
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config, load_config
+from corag_ray.config import Config
+from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.evaluation.row_log import Row, SelectedChunk
+from corag_ray.identity import index_spec, run_fingerprint
+from corag_ray.prepare import prepare_weights
+from corag_ray.settling import settle
 
 ALLOWED_RATIO, ALLOWED_SECONDS = 1.15, 30.0
 

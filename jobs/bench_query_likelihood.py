@@ -18,16 +18,19 @@ import typer
 
 from corag_ray.batch.estimate import duration_text, generator_seconds
 from corag_ray.batch.index_folder import ensure_index, open_corpus
-from corag_ray.build import build_embedder, index_spec, prepare_weights, settle
+from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import load_config
+from corag_ray.config_file import load_config
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch, SearchParams
 from corag_ray.core.strategy import Candidates
+from corag_ray.identity import index_spec
 from corag_ray.indexing.open_index import open_index
 from corag_ray.models.packaged import SMOLLM2
 from corag_ray.models.query_likelihood import PreparedLikelihood, QueryLikelihood
 from corag_ray.models.torch_setup import Compute
+from corag_ray.prepare import prepare_weights
+from corag_ray.settling import settle
 from corag_ray.types import Combination
 
 BUDGET_TOKENS = 1024

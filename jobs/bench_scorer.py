@@ -26,18 +26,23 @@ from scipy.stats import kendalltau
 
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import ensure_index, open_corpus
-from corag_ray.build import EMBEDDERS, build_selector, index_spec, prepare_weights, settle
+from corag_ray.build import build_selector
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config, load_config
+from corag_ray.config import Config
+from corag_ray.config_file import load_config
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.strategy import Candidates
 from corag_ray.core.tree import depth_first
+from corag_ray.identity import index_spec
 from corag_ray.memo import Memo
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.pair_logits import BATCH_POSITIONS
 from corag_ray.models.torch_setup import Compute, go_offline
+from corag_ray.names import EMBEDDERS
+from corag_ray.prepare import prepare_weights
 from corag_ray.scoring import ScoringContext, score_pairs
+from corag_ray.settling import settle
 from corag_ray.types import Chunk, Combination, Question
 
 SEARCHES = 100

@@ -22,11 +22,13 @@ import yaml
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import open_corpus
 from corag_ray.batch.row_writer import ROWS
-from corag_ray.build import build_selector, index_spec, settle
+from corag_ray.build import build_selector
 from corag_ray.cli import reporting_errors
-from corag_ray.config import load_config
+from corag_ray.config_file import load_config
 from corag_ray.errors import CoragError
 from corag_ray.evaluation.row_log import Row, read_rows
+from corag_ray.identity import index_spec
+from corag_ray.settling import settle
 
 GROUP_SIZE = 4
 

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from corag_ray.batch.index_folder import ensure_index, open_corpus
-from corag_ray.build import EMBEDDERS, GENERATORS, build_embedder, index_spec, prepare_weights
-from corag_ray.build import compute as compute_of
+from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import load_config
+from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import DataError
 from corag_ray.evaluation.evidence import covers
+from corag_ray.identity import index_spec
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.models.bm25_combination import BM25Combination
 from corag_ray.models.calibration import CALIBRATIONS, Calibration, read_calibrations
@@ -37,6 +37,9 @@ from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.pooled_embedding import PooledEmbedding
 from corag_ray.models.protocols import Embedder, Reranker
 from corag_ray.models.query_likelihood import QueryLikelihood
+from corag_ray.names import EMBEDDERS, GENERATORS
+from corag_ray.prepare import prepare_weights
+from corag_ray.settling import compute as compute_of
 from corag_ray.types import Chunk, Combination, Question
 
 SIZES = (1, 2, 3)

@@ -21,14 +21,19 @@ import typer
 
 from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import ensure_index, open_corpus
-from corag_ray.build import EMBEDDERS, build_embedder, index_spec, prepare_weights, settle
-from corag_ray.build import compute as compute_of
+from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config, load_config
+from corag_ray.config import Config
+from corag_ray.config_file import load_config
 from corag_ray.errors import DataError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.evidence import covers
+from corag_ray.identity import index_spec
 from corag_ray.indexing.open_index import open_index
+from corag_ray.names import EMBEDDERS
+from corag_ray.prepare import prepare_weights
+from corag_ray.settling import compute as compute_of
+from corag_ray.settling import settle
 from corag_ray.types import Chunk, Question
 
 PARTS, TEST_PART = 5, 0

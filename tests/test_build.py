@@ -6,9 +6,10 @@ import pytest
 from models import tiny_models
 from models.openai_server import completion, serving
 
-from corag_ray.build import build_answerer, build_embedder, build_selector, build_tokenizer, index_spec
+from corag_ray.build import build_answerer, build_embedder, build_selector, build_tokenizer
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
+from corag_ray.identity import index_spec
 from corag_ray.indexing.build_index import embed_shard, update_index
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from corag_ray import build, cli
+from corag_ray import build, cli, prepare
 from corag_ray.batch import experiment, index_folder
 from corag_ray.errors import RowError
 from corag_ray.pipeline import Choice, Choices
@@ -168,7 +168,7 @@ def fake_models(monkeypatch):
     choices = Choices(Question("asked", "why?"), index_version="1-abc")
     choices.methods["corag"] = Choice("retrieval", [Chunk(1, "d[b]", 0, 0, 9, MARKUP, 9)], context_tokens=9)
     monkeypatch.setattr(index_folder, "ensure_index", lambda *args: False)
-    monkeypatch.setattr(build, "prepare_weights", lambda config: None)
+    monkeypatch.setattr(prepare, "prepare_weights", lambda config: None)
     monkeypatch.setattr(
         build,
         "build_selector",

@@ -1,16 +1,20 @@
 """The fingerprint stands for what changes numbers, told by content: no folder's name, no patience, nothing unused."""
 
 import dataclasses
+import importlib.metadata
 
 import pytest
 
-from corag_ray import build
-from corag_ray.build import calibrations, prepare_weights, run_fingerprint, settle
+from corag_ray import identity
 from corag_ray.config import Config
 from corag_ray.core.policy_tree import PRESETS
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError
+from corag_ray.identity import run_fingerprint
 from corag_ray.models.packaged import PackagedModel
+from corag_ray.names import calibrations
+from corag_ray.prepare import prepare_weights
+from corag_ray.prompts import PROMPTS
 from corag_ray.types import Document, Question
 
 DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
@@ -80,8 +84,8 @@ def test_the_versions_of_what_scores_answers_and_runs_cross_encoders_count_where
 ):
     [folder] = folders(tmp_path, "weights", "1")
     plain, reranked = fingerprint(), fingerprint(**cross_encoder(folder))
-    installed = build.package_version
-    monkeypatch.setattr(build, "package_version", lambda name: "99" if name == package else installed(name))
+    installed = identity.package_version
+    monkeypatch.setattr(identity, "package_version", lambda name: "99" if name == package else installed(name))
     assert fingerprint(**cross_encoder(folder)) != reranked
     assert (fingerprint() != plain) == changes_any_run
 
@@ -89,25 +93,13 @@ def test_the_versions_of_what_scores_answers_and_runs_cross_encoders_count_where
 @pytest.mark.parametrize("language", ["en", "zh", "es"])
 @pytest.mark.parametrize("passages", [None, ["passage"]])
 def test_the_prompt_counts_in_every_language_and_without_passages(monkeypatch, language, passages):
-    before, seed = fingerprint(), build.PROMPTS["seed"]
+    before, seed = fingerprint(), PROMPTS["seed"]
 
     def changed(question, given, asked_in):
         return seed(question, given, asked_in) + "!" * ((given, asked_in) == (passages, language))
 
-    monkeypatch.setitem(build.PROMPTS, "seed", changed)
+    monkeypatch.setitem(PROMPTS, "seed", changed)
     assert fingerprint() != before
-
-
-def test_folders_of_models_are_settled_from_the_root_so_that_an_actor_elsewhere_finds_them(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    values = cross_encoder("models/mine") | server(tokenizer="models/theirs") | {"memo": {"path": "memo.sqlite"}}
-    config = Config.model_validate(values)
-    settled = settle(config)
-    assert settled.cross_encoders["mine"].folder == tmp_path.resolve() / "models" / "mine"
-    assert settled.generation.server.tokenizer == tmp_path.resolve() / "models" / "theirs"
-    assert settled.memo.path == tmp_path.resolve() / "memo.sqlite"
-    monkeypatch.chdir("/")
-    assert settle(settled) == settled
 
 
 def test_a_folder_of_a_model_that_is_not_there_is_named_as_it_was_written(tmp_path, monkeypatch):
@@ -187,15 +179,15 @@ def change_preset(monkeypatch):
 
 
 def change_prompt(monkeypatch):
-    monkeypatch.setitem(build.PROMPTS, "seed", build.PROMPTS["concise"])
+    monkeypatch.setitem(PROMPTS, "seed", PROMPTS["concise"])
 
 
 def change_library(monkeypatch):
-    monkeypatch.setattr(build.importlib.metadata, "version", lambda package: "99")
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: "99")
 
 
 def change_row_format(monkeypatch):
-    monkeypatch.setattr(build, "ROW_SCHEMA_VERSION", 99)
+    monkeypatch.setattr(identity, "ROW_SCHEMA_VERSION", 99)
 
 
 @pytest.mark.parametrize("change", [change_preset, change_prompt, change_library, change_row_format])

@@ -9,14 +9,17 @@ import torch
 from models import tiny_models
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, dynamic_module_utils
 
-from corag_ray import build
-from corag_ray.build import build_cross_encoder, calibrations, prepare_weights, run_fingerprint
-from corag_ray.config import Config, load_config
+from corag_ray.build import build_cross_encoder
+from corag_ray.config import Config
+from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.identity import run_fingerprint
 from corag_ray.models.calibration import Calibration
 from corag_ray.models.packaged import PackagedModel
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS
+from corag_ray.names import calibrations
+from corag_ray.prepare import prepare_weights
 from corag_ray.types import Chunk, Document, Question
 
 DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
@@ -264,5 +267,5 @@ def test_the_fingerprint_covers_what_the_row_says_of_numbers(tmp_path, monkeypat
     assert len({before, fingerprint("bge_large"), fingerprint(max_tokens=99)}) == 3
     row = PAPER_RERANKERS["bge_base"]
     for change in ({"window_tokens": 500}, {"output": Calibration(2.0, 0.0, 1)}):
-        monkeypatch.setitem(build.PAPER_RERANKERS, "bge_base", dataclasses.replace(row, **change))
+        monkeypatch.setitem(PAPER_RERANKERS, "bge_base", dataclasses.replace(row, **change))
         assert fingerprint() != before

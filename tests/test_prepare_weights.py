@@ -2,12 +2,14 @@
 
 import pytest
 
-from corag_ray import build
-from corag_ray.build import index_spec, prepare_weights
-from corag_ray.config import Config, load_config
+from corag_ray.build import build_tokenizer
+from corag_ray.config import Config
+from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, DataError, MissingModelError
+from corag_ray.identity import index_spec
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.prepare import prepare_weights
 from corag_ray.types import Document, Question
 
 DATA = Dataset("d", (Document("a", "text"),), (Question("q", "why?"),), 0, "c0", "q0")
@@ -81,7 +83,7 @@ SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 1
 def test_a_server_without_a_tokenizer_folder_has_its_tokens_bounded_by_bytes(unpacked):
     config = Config.model_validate({"generation": {"server": SERVER}})
     prepare_weights(config)
-    tokenizer = build.build_tokenizer(config)
+    tokenizer = build_tokenizer(config)
     assert (tokenizer.name, tokenizer.context_window) == ("m", 100)
     assert tokenizer.count(["é!"]) == [3]
     assert index_spec(config, DATA).cost_tokenizer == "utf-8 bytes"

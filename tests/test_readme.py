@@ -10,10 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from corag_ray.build import RERANKERS, STRATEGIES
 from corag_ray.cli import app
 from corag_ray.config import Config
 from corag_ray.core.policy_tree import PRESETS
+from corag_ray.names import RERANKERS, STRATEGIES
 from corag_ray.prompts import PROMPTS
 from jobs.publish_results import BEGIN, END, RESULTS, results_text
 

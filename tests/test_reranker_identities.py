@@ -2,10 +2,12 @@
 
 import pytest
 
-from corag_ray import build
-from corag_ray.build import build_memo, reranker_identities
+from corag_ray import identity as identities
+from corag_ray.build import build_memo
 from corag_ray.config import Config
+from corag_ray.identity import reranker_identities
 from corag_ray.models.cross_encoder import CrossEncoder
+from corag_ray.names import RERANKERS
 
 LIKELY = {"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": "query_likelihood"}}}
 
@@ -35,7 +37,7 @@ def copy_of(folder, weights):
 
 
 def test_slow_rerankers_that_a_method_asks_are_memoised_and_no_others(folder):
-    methods = {name: {"strategy": {"kind": "ranked"}, "reranker": name} for name in build.RERANKERS}
+    methods = {name: {"strategy": {"kind": "ranked"}, "reranker": name} for name in RERANKERS}
     own = {"unused": {"folder": str(folder / "nowhere")}}
     config = Config.model_validate({"methods": methods, "cross_encoders": own})
     assert list(reranker_identities(config)) == ["query_likelihood"]
@@ -62,7 +64,7 @@ def test_an_identity_changes_with_weights_window_dtype_mode_libraries_and_templa
     ]
     monkeypatch.setattr(CrossEncoder, "template_version", 99)
     seen.append(identity(crossed(folder)))
-    monkeypatch.setattr(build, "package_version", lambda package: "99")
+    monkeypatch.setattr(identities, "package_version", lambda package: "99")
     seen.append(identity(crossed(folder)))
     assert len(set(seen)) == len(seen)
 

@@ -17,11 +17,12 @@ from corag_ray.batch.cluster import ACTOR_OPTIONS, as_done, ray_cluster
 from corag_ray.batch.preflight import check_cpus
 from corag_ray.batch.progress import Advance, untold
 from corag_ray.batch.row_writer import RowWriter, open_row_writer
-from corag_ray.build import build_answerer, build_selector, index_spec, run_fingerprint
+from corag_ray.build import build_answerer, build_selector
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.evaluation.make_row import make_row
 from corag_ray.evaluation.row_log import Row
+from corag_ray.identity import index_spec, run_fingerprint
 from corag_ray.indexing.versions import IndexSpec
 from corag_ray.pipeline import Choices
 from corag_ray.types import Generation, Question

@@ -12,14 +12,6 @@ from corag_ray.batch.estimate import estimate_seconds, not_estimated
 from corag_ray.batch.index_folder import ensure_index, open_corpus
 from corag_ray.batch.progress import Advance
 from corag_ray.batch.row_writer import count_rows
-from corag_ray.build import (
-    calibrations,
-    index_spec,
-    prepare_weights,
-    reranker_traits,
-    run_fingerprint,
-    settle,
-)
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import CoragError
@@ -29,12 +21,16 @@ from corag_ray.evaluation.manifest import begin_session, end_session, make_manif
 from corag_ray.evaluation.row_log import Row
 from corag_ray.evaluation.summarise import headline, summarise
 from corag_ray.evaluation.summary import Summary
+from corag_ray.identity import index_spec, run_fingerprint
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import MANIFEST as INDEX_MANIFEST
 from corag_ray.indexing.versions import find_version, holds_version, is_finished, read_json
+from corag_ray.names import calibrations, reranker_traits
+from corag_ray.prepare import prepare_weights
 from corag_ray.reports.html import write_report
 from corag_ray.reports.table import markdown_table
+from corag_ray.settling import settle
 from corag_ray.types import Question
 
 SUMMARY, TABLE, REPORT = "summary.json", "table.md", "report.html"

@@ -19,12 +19,13 @@ from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.progress import Advance, untold
-from corag_ray.build import build_embedder, build_tokenizer, chunk_tokenizers, index_spec
+from corag_ray.build import build_embedder, build_tokenizer, chunk_tokenizers
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.datasets.load import load_dataset, parts_of, source_of
 from corag_ray.datasets.union import prefixes, union
 from corag_ray.errors import DataError
+from corag_ray.identity import index_spec
 from corag_ray.indexing.build_index import Shard, Updated, embed_shard, unchanged, update_index
 from corag_ray.indexing.deleted import change_deleted, deleted_documents
 from corag_ray.indexing.merge import CHUNKS

@@ -8,9 +8,9 @@ from tiny_run import QUESTIONS
 
 from corag_ray import cli
 from corag_ray.batch.row_writer import ROWS
-from corag_ray.build import settle
 from corag_ray.evaluation.row_log import read_rows
 from corag_ray.evaluation.summarise import headline, summarise
+from corag_ray.settling import settle
 
 pytestmark = [pytest.mark.ray, pytest.mark.models]
 

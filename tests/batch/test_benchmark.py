@@ -12,11 +12,12 @@ from tiny_run import write_folder
 
 from corag_ray.batch.benchmark import Group, cut_groups, group_rows, run_benchmark, run_groups
 from corag_ray.batch.row_writer import ROWS
-from corag_ray.build import build_selector, index_spec, run_fingerprint
+from corag_ray.build import build_selector
 from corag_ray.config import Config
 from corag_ray.datasets.load import load_dataset
 from corag_ray.errors import ConfigError, DataError
 from corag_ray.evaluation.row_log import read_rows
+from corag_ray.identity import index_spec, run_fingerprint
 from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Generation, Question
 

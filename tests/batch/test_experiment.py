@@ -13,12 +13,12 @@ from corag_ray.batch import estimate
 from corag_ray.batch.experiment import REPORT, SUMMARY, TABLE, Experiment, run_experiment
 from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.row_writer import ROWS, open_row_writer
-from corag_ray.build import index_spec, run_fingerprint
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import CoragError, DataError, RowError
 from corag_ray.evaluation.make_row import make_row
 from corag_ray.evaluation.manifest import MANIFEST
+from corag_ray.identity import index_spec, run_fingerprint
 from corag_ray.indexing import merge, versions
 from corag_ray.indexing.store import write_chunks
 from corag_ray.pipeline import Choice, Choices

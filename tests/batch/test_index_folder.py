@@ -9,10 +9,11 @@ import pytest
 from tiny_run import config_values, write_folder
 
 from corag_ray.batch.index_folder import ensure_index, open_corpus, without_documents
-from corag_ray.build import build_embedder, index_spec
+from corag_ray.build import build_embedder
 from corag_ray.config import Config
 from corag_ray.datasets.load import DATA_VARIABLE
 from corag_ray.errors import DataError
+from corag_ray.identity import index_spec
 from corag_ray.indexing.merge import CHUNKS, DENSE, TOKEN_OFFSETS, TOKEN_VECTORS
 from corag_ray.indexing.open_index import open_index
 from corag_ray.indexing.store import ChunkStore

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from corag_ray.batch.index_folder import ensure_index
-from corag_ray.build import build_embedder, build_tokenizer, index_spec
+from corag_ray.build import build_embedder, build_tokenizer
 from corag_ray.errors import ConfigError
+from corag_ray.identity import index_spec
 from corag_ray.indexing import build_index
 from corag_ray.indexing.build_index import all_shards, embed_shard, start_version
 from corag_ray.indexing.merge import CHUNKS, DENSE, TOKEN_OFFSETS, TOKEN_VECTORS

@@ -8,11 +8,12 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from corag_ray import build
+from corag_ray import names
 from corag_ray.batch.index_folder import ensure_index
-from corag_ray.build import build_selector, index_spec
+from corag_ray.build import build_selector
 from corag_ray.config import Config
 from corag_ray.errors import ConfigError, DataError
+from corag_ray.identity import index_spec
 from corag_ray.indexing.merge import CHUNKS
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.token_ids import open_token_ids
@@ -119,14 +120,14 @@ class Handed:
 
     order_sensitive, monotone, stored = True, False, {}
 
-    def __init__(self, folder, name, max_tokens, compute, calibration, stored):
+    def __init__(self, folder, name, max_tokens, compute, calibration, remote_code, stored):
         self.stored[name] = stored
 
 
 def test_a_cross_encoder_is_handed_the_ids_that_its_index_keeps(
     tiny_folder, tiny_dataset, tmp_path, folder, monkeypatch
 ):
-    monkeypatch.setattr(build, "CROSS_ENCODER", f"{__name__}:Handed")
+    monkeypatch.setattr(names, "CROSS_ENCODER", f"{__name__}:Handed")
     later, without = checkpoint(tmp_path / "later", "a", "b"), tmp_path / "without"
     without.mkdir()
     ensure_index(asking(tiny_folder, "mine", mine=folder), tiny_dataset, tmp_path / "index")

@@ -1,0 +1,105 @@
+"""What numbers depend on, told by content: the fingerprint of a run, the spec of its index, who made a raw score."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from pathlib import Path
+
+from corag_ray.config import Config
+from corag_ray.datasets.assemble import Dataset
+from corag_ray.evaluation.manifest import package_version
+from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
+from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
+from corag_ray.indexing.versions import IndexSpec
+from corag_ray.models.pair_inputs import TEMPLATE_VERSION
+from corag_ray.names import EMBEDDERS, GENERATORS, asked_cross_encoders, calibrations, reranker_class
+from corag_ray.prompts import LANGUAGES, PROMPTS
+from corag_ray.scoring import SCORE_DECIMALS
+from corag_ray.settling import params_of, settle
+
+COMPUTING_LIBRARIES = ("torch", "transformers", "tokenizers", "faiss-cpu", "bm25s", "numpy", "rouge-score")
+"""Packages whose versions can change a number of any run."""
+RERANKING_LIBRARIES = ("torch", "transformers", "tokenizers", "FlagEmbedding")
+"""Packages whose versions can change the raw score of a memoised reranker."""
+
+
+def index_spec(config: Config, dataset: Dataset) -> IndexSpec:
+    """What the index of this corpus depends on."""
+    return IndexSpec(
+        corpus=dataset.fingerprint,
+        chunking=config.chunking,
+        embedder=str(EMBEDDERS[config.embedder].revision),
+        dtype=settle(config).dtype,
+        cost_tokenizer=_cost_tokenizer(config),
+        token_vectors=config.token_vectors,
+    )
+
+
+def run_fingerprint(config: Config, dataset: Dataset) -> str:
+    """Hash of what a row's numbers depend on.
+
+    Names stand for code that can change under them, so what they stand for is hashed: the presets' values, the prompt
+    as it renders, the versions of the stored formats and of the libraries that compute. Folders stand for the files in
+    them.
+    """
+    prompt = PROMPTS[config.generation.prompt]
+    parts = [
+        settle(config).numbers,
+        [m.strategy and dataclasses.asdict(params_of(m.strategy, config.seed)) for m in config.methods.values()],
+        [prompt("question", passages, language) for language in LANGUAGES for passages in (["passage"], None)],
+        dataset.fingerprint,
+        dataset.questions_fingerprint,
+        EMBEDDERS[config.embedder].revision,
+        GENERATORS[config.generation.model].revision,
+        _cost_tokenizer(config),
+        [
+            (_weights_hash(config.cross_encoders[name].folder), package_version("FlagEmbedding"), TEMPLATE_VERSION)
+            for name in asked_cross_encoders(config)
+        ],
+        [curve and dataclasses.asdict(curve) for curve in calibrations(config).values()],
+        [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
+        [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def reranker_identities(config: Config) -> dict[str, str]:
+    """By memoised reranker, all that its raw scores depend on beside query and texts; the calibration is not in it.
+
+    The deterministic mode is: its numbers depend on nothing else, and a memo must not bring in others'.
+    """
+    run = settle(config)
+    identities = {}
+    for name in sorted(config.rerankers):
+        made_by = reranker_class(config, name)
+        if made_by.memoised:
+            own = config.cross_encoders.get(name)
+            weights = _weights_hash(own.folder) if own else GENERATORS[config.generation.model].revision
+            libraries = [(package, package_version(package)) for package in RERANKING_LIBRARIES]
+            computing = [libraries, run.dtype, run.deterministic, made_by.template_version]
+            identities[name] = json.dumps([made_by.__name__, weights, own and own.max_tokens, *computing])
+    return identities
+
+
+def _cost_tokenizer(config: Config) -> str:
+    """What tells the tokenizer that counts costs from any other."""
+    server = config.generation.server
+    if server is None:
+        return str(GENERATORS[config.generation.model].revision)
+    if server.tokenizer is None:
+        return "utf-8 bytes"
+    return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
+
+
+@functools.cache
+def _weights_hash(folder: Path) -> str:
+    """Hash of a checkpoint's files, by name and content, code at any depth; gigabytes are read once a process."""
+    digest = hashlib.sha256()
+    for path in sorted({path for path in (*folder.iterdir(), *folder.rglob("*.py")) if path.is_file()}):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()

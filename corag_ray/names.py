@@ -1,0 +1,119 @@
+"""What the names in a configuration stand for: the one place where names become classes and packages of weights.
+
+Three files look up here: `build.py` makes the objects, `identity.py` tells their numbers from others', and `prepare.py`
+refuses what stands for nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from corag_ray.config import Config
+from corag_ray.core.beam import BeamSearch
+from corag_ray.core.exhaustive import ExhaustiveSearch
+from corag_ray.core.fill import SinglesFill
+from corag_ray.core.policy_tree import PolicyTreeSearch
+from corag_ray.core.random_fill import RandomFill
+from corag_ray.core.strategy import Strategy
+from corag_ray.errors import unknown_name
+from corag_ray.models.calibration import Calibration, load_calibration
+from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.paper_rerankers import PAPER_RERANKERS, PaperReranker
+from corag_ray.models.remote_code import may_run_code
+
+EMBEDDERS: Mapping[str, PackagedModel] = {"minilm": MINILM}
+GENERATORS: Mapping[str, PackagedModel] = {"smollm2": SMOLLM2}
+"""Model names of the `local` profile."""
+
+RERANKERS: Mapping[str, str] = {
+    "late_interaction": "corag_ray.models.late_interaction:LateInteraction",
+    "pooled_embedding": "corag_ray.models.pooled_embedding:PooledEmbedding",
+    "bm25": "corag_ray.models.bm25_combination:BM25Combination",
+    "query_likelihood": "corag_ray.models.query_likelihood:QueryLikelihood",
+}
+"""Rerankers without weights of their own, as `module:class`, imported at first use."""
+CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
+"""The class of what a configuration names under `cross_encoders`."""
+
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "ranked": SinglesFill,
+    "policy_tree": PolicyTreeSearch,
+    "exhaustive": ExhaustiveSearch,
+    "greedy": BeamSearch,
+    "beam": BeamSearch,
+    "mmr": SinglesFill,
+    "coverage": SinglesFill,
+    "similarity_penalty": SinglesFill,
+    "random": RandomFill,
+}
+"""Strategies by the kind that a configuration names."""
+
+
+def look_up(what: str, name: str, table: Mapping[str, Any]) -> Any:
+    """What a table holds under a name.
+
+    Raises:
+        ConfigError: nothing; the message says `what` the name should be of, and suggests the nearest.
+    """
+    if name not in table:
+        raise unknown_name(what, name, table)
+    return table[name]
+
+
+def reranker_class(config: Config, name: str) -> Any:
+    """The class of a reranker, a cross-encoder of the configuration or one of `RERANKERS`; its module is imported.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    own = {name: CROSS_ENCODER for name in config.cross_encoders}
+    module, _, class_name = look_up("reranker", name, {**own, **RERANKERS}).partition(":")
+    return getattr(importlib.import_module(module), class_name)
+
+
+def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
+    """By reranker that a method asks, what its class declares: tables that speak of order must say who scored."""
+    classes = {name: reranker_class(config, name) for name in sorted(config.rerankers)}
+    return {n: {"order_sensitive": c.order_sensitive, "monotone": c.monotone} for n, c in classes.items()}
+
+
+def asked_cross_encoders(config: Config) -> list[str]:
+    """The configuration's cross-encoders that a method asks, in the order of their names."""
+    return sorted(config.rerankers & set(config.cross_encoders))
+
+
+def paper_row(config: Config, name: str) -> PaperReranker | None:
+    """The row that a cross-encoder names; None for one of the user's own."""
+    model = config.cross_encoders[name].model
+    return None if model is None else PAPER_RERANKERS[model]
+
+
+def runs_code(config: Config, name: str) -> bool:
+    """Whether a cross-encoder of the configuration runs code of its folder.
+
+    Raises:
+        ConfigError: it would, and the configuration does not allow that.
+    """
+    row = paper_row(config, name)
+    revision = config.remote_code.get(name if row is None else row.hub_id)
+    return may_run_code(name, config.cross_encoders[name].folder, row, revision)
+
+
+def calibration_of(config: Config, name: str) -> Calibration | None:
+    """A reranker's curve, fitted for the revision of its model or given by the paper's row; None where it has none."""
+    if name in config.cross_encoders:  # `jobs.fit_calibration` fits those that come with the package
+        row = paper_row(config, name)
+        return None if row is None else row.output
+    revisions = {
+        "late_interaction": EMBEDDERS[config.embedder].revision,
+        "pooled_embedding": EMBEDDERS[config.embedder].revision,
+        "query_likelihood": GENERATORS[config.generation.model].revision,
+    }
+    return load_calibration(name, revisions.get(name))
+
+
+def calibrations(config: Config) -> dict[str, Calibration | None]:
+    """By reranker that a method asks, its curve; None where it has none."""
+    return {name: calibration_of(config, name) for name in sorted(config.rerankers)}
