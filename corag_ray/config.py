@@ -8,7 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from corag_ray.core.beam import BeamParams
 from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
@@ -43,6 +52,20 @@ def _placed(check: Callable[[_Checked], _Checked]) -> Callable[[_Checked], _Chec
             raise complaint(str(error)) from error
 
     return placed
+
+
+def _expanded(path: Path) -> Path:
+    """With `~` read as the shell reads it; an empty text, which would be the working folder, is refused."""
+    if path == Path():
+        raise complaint("name a folder or a file; this means the folder that the command is run from.")
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise complaint(f"there is no home folder for {path}.") from error
+
+
+UserPath = Annotated[Path, AfterValidator(_expanded)]
+"""A path as a person writes it."""
 
 
 class Retrieval(Section):
@@ -189,7 +212,7 @@ class CrossEncoderFolder(Section):
     """
 
     model: str | None = None
-    folder: Path
+    folder: UserPath
     max_tokens: int = Field(default_factory=_window_tokens, ge=8, strict=True)
 
 
@@ -203,7 +226,7 @@ class Server(Section):
 
     base_url: str
     model: str
-    tokenizer: Path | None = None
+    tokenizer: UserPath | None = None
     context_window: int = Field(ge=1, strict=True)
     key_variable: str = "OPENAI_API_KEY"
     timeout_s: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
@@ -252,7 +275,7 @@ class Memo(Section):
     """Raw scores of slow rerankers, kept for all searches: how many in memory, and the file that keeps all, if any."""
 
     entries: int = Field(1_000_000, ge=0, strict=True)
-    path: Path | None = None
+    path: UserPath | None = None
 
 
 class Config(Section):

@@ -14,8 +14,7 @@ from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
-from corag_ray.models.pair_inputs import TEMPLATE_VERSION
-from corag_ray.names import EMBEDDERS, GENERATORS, asked_cross_encoders, calibrations, reranker_class
+from corag_ray.names import EMBEDDERS, GENERATORS, calibrations, reranker_class
 from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
 from corag_ray.settling import params_of, settle
@@ -55,10 +54,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
         EMBEDDERS[config.embedder].revision,
         GENERATORS[config.generation.model].revision,
         _cost_tokenizer(config),
-        [
-            (_weights_hash(config.cross_encoders[name].folder), package_version("FlagEmbedding"), TEMPLATE_VERSION)
-            for name in asked_cross_encoders(config)
-        ],
+        [*reranker_identities(config).values()],
         [curve and dataclasses.asdict(curve) for curve in calibrations(config).values()],
         [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
         [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
@@ -94,12 +90,20 @@ def _cost_tokenizer(config: Config) -> str:
     return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
 
 
-@functools.cache
 def _weights_hash(folder: Path) -> str:
-    """Hash of a checkpoint's files, by name and content, code at any depth; gigabytes are read once a process."""
+    """Hash of a checkpoint's files at any depth, by name and content, but for hidden ones, which nothing loads."""
     digest = hashlib.sha256()
-    for path in sorted({path for path in (*folder.iterdir(), *folder.rglob("*.py")) if path.is_file()}):
-        digest.update(path.relative_to(folder).as_posix().encode())
-        with path.open("rb") as content:
-            digest.update(hashlib.file_digest(content, "sha256").digest())
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder)
+        if not any(part.startswith(".") for part in name.parts):
+            digest.update(name.as_posix().encode())
+            status = path.stat()
+            digest.update(_file_hash(path, status.st_size, status.st_mtime_ns))
     return digest.hexdigest()
+
+
+@functools.cache
+def _file_hash(path: Path, size: int, changed_ns: int) -> bytes:
+    """Gigabytes are read once a process, and again when the file has been written since."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").digest()

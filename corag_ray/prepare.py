@@ -63,7 +63,7 @@ def _check_cross_encoders(config: Config) -> None:
         if name in PAPER_RERANKERS and name not in config.cross_encoders:
             raise MissingModelError(
                 f"methods.{method_name}: the weights of '{name}' are not packaged: fetch "
-                f"{PAPER_RERANKERS[name].hub_id} from the hub and name its folder, "
+                f"{PAPER_RERANKERS[name].hub_id} at {PAPER_RERANKERS[name].revision} from the hub and name its folder, "
                 f"`cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
             )
         known = {**RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}

@@ -62,6 +62,9 @@ def test_without_a_file_the_defaults_hold_naive_corag_and_both_bounds():
         ("memo: {entries: -1}", "memo.entries", "'-1'"),
         ("methods: {}", "methods", "'{}'"),
         ("methods: [naive]", "methods", "naive"),
+        ("memo: {path: ''}", "memo.path", "name a folder or a file"),
+        ("cross_encoders: {m: {folder: ''}}", "cross_encoders.m.folder", "name a folder or a file"),
+        ("memo: {path: ~nobody-is-called-this/x}", "memo.path", "there is no home folder for"),
         ("methods: {m: {strategy: ranked}}", "methods.m.strategy", "write {kind: ranked}."),
     ],
 )  # fmt: skip
@@ -222,3 +225,10 @@ def test_a_configuration_is_frozen():
         Config().seed = 4
     with pytest.raises(ValueError, match="frozen"):
         PolicyTreeStrategy(kind="policy_tree").preset = "seed"
+
+
+def test_a_path_is_read_as_the_shell_reads_it(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    config = Config.model_validate({"memo": {"path": "~/memo.sqlite"}, "cross_encoders": {"m": {"folder": "~/m"}}})
+    assert str(config.memo.path) == "/home/somebody/memo.sqlite"
+    assert str(config.cross_encoders["m"].folder) == "/home/somebody/m"

@@ -153,7 +153,8 @@ def test_a_rows_name_is_not_given_to_another_model(entry):
 def test_a_paper_reranker_without_a_folder_is_said_to_have_no_packaged_weights(name):
     run = Config.model_validate({"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": name}}})
     assert refusal(prepare_weights, run, kind=MissingModelError) == (
-        f"methods.m: the weights of '{name}' are not packaged: fetch {PAPER_RERANKERS[name].hub_id} from the hub "
+        f"methods.m: the weights of '{name}' are not packaged: fetch {PAPER_RERANKERS[name].hub_id} "
+        f"at {PAPER_RERANKERS[name].revision} from the hub "
         f"and name its folder, `cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
     )
 

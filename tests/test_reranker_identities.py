@@ -14,8 +14,10 @@ LIKELY = {"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": "query_l
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "weights").write_text("1")
-    return tmp_path
+    made = tmp_path / "mine"
+    made.mkdir()
+    (made / "weights").write_text("1")
+    return made
 
 
 def crossed(folder, name="mine", max_tokens=512, **values):
@@ -30,7 +32,7 @@ def identity(config):
 
 
 def copy_of(folder, weights):
-    other = folder / "copy"
+    other = folder.parent / "copy"
     other.mkdir()
     (other / "weights").write_text(weights)
     return other
@@ -74,3 +76,16 @@ def test_the_memo_is_as_large_as_the_configuration_says(folder):
     keys = memo.keys("mine", "q", ["a", "b"], True)
     memo.put({keys.of((0,)): 1.0, keys.of((1,)): 2.0})
     assert memo.get([keys.of((0,)), keys.of((1,))]) == {keys.of((1,)): 2.0}
+
+
+def test_an_identity_sees_files_at_any_depth_and_those_that_were_written_over(folder):
+    seen = {identity(crossed(folder))}
+    (folder / "shards").mkdir()
+    (folder / "shards" / "part.safetensors").write_bytes(b"3")
+    seen.add(identity(crossed(folder)))
+    (folder / "shards" / "part.safetensors").write_bytes(b"44")
+    seen.add(identity(crossed(folder)))
+    assert len(seen) == 3
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "note").write_text("fetched today")
+    assert identity(crossed(folder)) in seen
