@@ -16,7 +16,7 @@ from corag_ray.indexing.token_ids import holds_token_ids, open_token_ids
 from corag_ray.indexing.versions import IndexSpec
 from corag_ray.memo import Memo
 from corag_ray.models.byte_tokenizer import ByteTokenizer
-from corag_ray.models.chunk_tokenizer import tokenizer_key
+from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker, TokenIds
 from corag_ray.names import (
     EMBEDDERS,
@@ -75,10 +75,15 @@ def build_cross_encoder(config: Config, name: str, index: OpenIndex | None = Non
     """
     entry = config.cross_encoders[name]
     make: Callable[..., Reranker[Any]] = reranker_class(config, name)
-    remote_code = runs_code(config, name)
-    stored = None if index is None else _stored_ids(entry.folder, index)
-    curve = calibration_of(config, name)
-    return make(entry.folder, name, entry.max_tokens, compute(config), curve, remote_code, stored)
+    return make(
+        entry.folder,
+        name,
+        entry.max_tokens,
+        compute(config),
+        calibration=calibration_of(config, name),
+        remote_code=runs_code(config, name),
+        stored=None if index is None else functools.partial(_stored_ids, index),
+    )
 
 
 def build_answerer(config: Config) -> pipeline.Answerer:
@@ -139,13 +144,18 @@ def describe(config: Config, name: str) -> dict[str, str]:
     return told | {"reranker": method.reranker, "strategy": method.strategy.kind, "order": method.order} | params
 
 
-def chunk_tokenizers(config: Config) -> dict[str, Path]:
-    """By key, the checkpoint folders whose tokenizers the index's chunks are read with: of each cross-encoder asked.
+def chunk_tokenizers(config: Config) -> dict[str, ChunkTokenizer]:
+    """By key, the tokenizers that the index's chunks are read with, of each cross-encoder asked.
 
-    A folder without `tokenizer.json` is left out: its cross-encoder tokenises the chunks' texts at every query.
+    A checkpoint has two where a chunk's ids are others behind a blank than alone. One whose tokenizer is code of its
+    own is left out: its cross-encoder tokenises the candidates' texts at every query.
+
+    Raises:
+        ConfigError: a folder's tokenizer cannot be loaded.
     """
-    folders = [config.cross_encoders[name].folder for name in asked_cross_encoders(config)]
-    return {key: folder for folder in folders if (key := tokenizer_key(folder)) is not None}
+    folders = sorted({config.cross_encoders[name].folder for name in asked_cross_encoders(config)})
+    loaded = [tokenizer for folder in folders if (tokenizer := ChunkTokenizer.load(folder)) is not None]
+    return {form.key: form for tokenizer in loaded for form in (tokenizer, tokenizer.behind_a_blank())}
 
 
 def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
@@ -166,9 +176,6 @@ def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIn
     return made
 
 
-def _stored_ids(folder: Path, index: OpenIndex) -> TokenIds | None:
-    """The index's chunks as ids of a checkpoint's tokenizer; None where it was made without."""
-    key = tokenizer_key(folder)
-    if key is None or not holds_token_ids(index.folder, key):
-        return None
-    return open_token_ids(index.folder, key, len(index.store))
+def _stored_ids(index: OpenIndex, key: str) -> TokenIds | None:
+    """The index's chunks as ids of the tokenizer with this key; None where it was made without."""
+    return open_token_ids(index.folder, key, len(index.store)) if holds_token_ids(index.folder, key) else None

@@ -13,8 +13,8 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
@@ -82,15 +82,19 @@ def open_corpus(
 def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advance = untold) -> Updated:
     """Make the index in `folder` one of this corpus: built, brought up to date, or gone on with where it was.
 
-    Its chunks are also kept as token ids of each cross-encoder that the configuration asks.
+    Its chunks are also kept as token ids of each cross-encoder that the configuration asks; where those alone are
+    missing and cannot be written, as in an index on a read-only disk, one warning is all.
 
     Raises:
-        DataError: the folder holds an index made with other settings, or cannot be written.
-        ConfigError: the plan cannot run on this cluster, or a cross-encoder's tokenizer cannot be read.
+        DataError: the folder holds an index made with other settings, cannot be written, or another process holds it.
+        ConfigError: the plan cannot run on this cluster, or a cross-encoder's tokenizer cannot be loaded.
     """
     spec, tokenizers = index_spec(config, dataset), chunk_tokenizers(config)
-    if (there := unchanged(folder, spec)) is not None and not _missing_ids(folder, spec, tokenizers):
-        return there  # without a lock: any number of readers share it
+    if (there := unchanged(folder, spec)) is not None:
+        if _missing_ids(folder, spec, tokenizers):
+            with _warned_if_unwritable(), locked(folder):
+                _add_ids(folder, spec, tokenizers, advance)
+        return there  # where nothing is missing, without a lock: any number of readers share it
 
     def embed(version: Path, missing: Sequence[Shard], total: int) -> None:
         advance(total - len(missing), total)
@@ -105,10 +109,8 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
         updated = unchanged(folder, spec) or update_index(
             folder, dataset.documents, spec, build_tokenizer(config), embed
         )
-        version = find_version(folder, spec)
-        for key in _missing_ids(folder, spec, tokenizers):
-            loaded = ChunkTokenizer.load(tokenizers[key])
-            write_token_ids(version, ChunkStore.open(version / CHUNKS), loaded, advance)
+        with _warned_if_unwritable():
+            _add_ids(folder, spec, tokenizers, advance)
         return updated
 
 
@@ -141,6 +143,24 @@ def without_documents(dataset: Dataset, doc_ids: Collection[str]) -> Dataset:
 def _missing_ids(folder: Path, spec: IndexSpec, keys: Collection[str]) -> list[str]:
     """Of these tokenizers' keys those for which the index's chunks are not kept as ids."""
     return [key for key in keys if not holds_token_ids(find_version(folder, spec), key)]
+
+
+def _add_ids(folder: Path, spec: IndexSpec, tokenizers: Mapping[str, ChunkTokenizer], advance: Advance) -> None:
+    """Write the missing ids; the caller holds the folder."""
+    version = find_version(folder, spec)
+    for key in _missing_ids(folder, spec, tokenizers):
+        write_token_ids(version, ChunkStore.open(version / CHUNKS), tokenizers[key], advance)
+
+
+@contextmanager
+def _warned_if_unwritable() -> Iterator[None]:
+    """Token ids that cannot be written cost time at every question and change no number: no reason to stop."""
+    try:
+        yield
+    except DataError as error:
+        if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, BlockingIOError):
+            raise  # damaged, or held by another run, which may be writing them
+        _log.warning("%s Cross-encoders tokenise the candidates' texts at every question.", error)
 
 
 def _named(parent: Path, dataset: Dataset, *told_apart_by: str) -> Path:

@@ -3,11 +3,14 @@
     versions/N/token_ids-KEY/ids.npy        the ids of all chunks in row order, int32, [tokens]
     versions/N/token_ids-KEY/offsets.npy    where each chunk begins in them, int64, [chunks + 1]
 
-KEY is a hash of the model's `tokenizer.json`: models that share one share the ids, and another one never reads them.
+KEY is the tokenizer's (`ChunkTokenizer`): models that share one share the ids, and another one never reads them, nor
+does the same one under another version of its library. Of a tokenizer that reads a text otherwise behind another one
+there are the ids of that too, by `KEY-later`.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -24,6 +27,8 @@ from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.versions import MANIFEST
 from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.protocols import IdArray, TokenIds
+
+_log = logging.getLogger(__name__)
 
 IDS, OFFSETS = "ids.npy", "offsets.npy"
 CHUNKS_A_CALL = 512
@@ -44,7 +49,7 @@ def write_token_ids(
     ids already, nothing is done. `advance` is told (chunks done, in all). The caller holds the index folder.
 
     Raises:
-        DataError: the ids cannot be written, or those of the other version are damaged.
+        DataError: the ids cannot be written; an OSError is its cause.
     """
     if holds_token_ids(version, tokenizer.key):
         return 0
@@ -52,7 +57,8 @@ def write_token_ids(
     scratch = target.with_name(f"{target.name}.partial")
     rows, earlier = _taken_over(version, store, tokenizer.key)
     try:
-        shutil.rmtree(scratch, ignore_errors=True)
+        for left in version.glob("token_ids-*.partial"):  # by a run that was killed, maybe with other models
+            shutil.rmtree(left, ignore_errors=True)
         scratch.mkdir()
         arrays = _arrays(store, tokenizer, rows, earlier, advance or (lambda done, total: None))
         sizes = _write_flat(scratch / IDS, arrays)
@@ -61,6 +67,7 @@ def write_token_ids(
             to_disk(scratch / name)
         put_in_place(scratch, target)
     except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)  # a full disk gets its room back
         raise DataError(f"cannot write token ids to {version}: {error.strerror or error}.") from error
     return int(np.count_nonzero(rows == NEW))
 
@@ -93,11 +100,19 @@ def _folder(version: Path, key: str) -> Path:
 
 
 def _taken_over(version: Path, store: ChunkStore, key: str) -> tuple[Rows, TokenIds | None]:
-    """For every row its row in another version that has ids of this key, or `NEW`; and that version's ids."""
-    for other in sorted(version.parent.iterdir(), reverse=True):
-        if other != version and (other / MANIFEST).exists() and holds_token_ids(other, key):
+    """For every row its row in another version that has ids of this key, or `NEW`; and that version's ids.
+
+    What is damaged there is tokenised anew, and folders that are no version (a copy, `000002 old`) are not read.
+    """
+    others = [path for path in version.parent.iterdir() if path.name.isdecimal() and path != version]
+    for other in sorted(others, reverse=True):
+        if not ((other / MANIFEST).exists() and holds_token_ids(other, key)):
+            continue
+        try:
             before = ChunkStore.open(other / CHUNKS)
             return rows_before(store, before), open_token_ids(other, key, len(before))
+        except DataError as error:
+            _log.warning("token ids of an earlier version are not taken over: %s", error)
     return np.full(len(store), NEW, dtype=np.int64), None
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from corag_ray.models.calibration import Calibration, sigmoid
 from corag_ray.models.cross_encoder_loading import load_checkpoint
 from corag_ray.models.first_token import compute_first_token_alone
-from corag_ray.models.pair_inputs import TEMPLATE_VERSION, PairInputs, Pooling
+from corag_ray.models.pair_inputs import TEMPLATE_VERSION, ChunkIds, PairInputs, Pooling
 from corag_ray.models.pair_logits import BATCH_POSITIONS, PairLogits
-from corag_ray.models.protocols import IdArray, TokenIds
+from corag_ray.models.protocols import IdArray, StoredIds
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
 
@@ -26,7 +26,7 @@ class PreparedPair:
     """A query's token ids, and those of each candidate."""
 
     query: IdArray
-    chunks: tuple[IdArray, ...]
+    chunks: tuple[ChunkIds, ...]
 
 
 class CrossEncoder:
@@ -53,13 +53,13 @@ class CrossEncoder:
         compute: Compute,
         calibration: Calibration | None = None,
         remote_code: bool = False,
-        stored: TokenIds | None = None,
+        stored: StoredIds | None = None,
         pooling: Pooling = Pooling.MAXIMUM,
     ) -> None:
         """Load the checkpoint; `max_tokens` is its window, special tokens included.
 
-        With `stored`, chunks are not tokenised but looked up by their rows. `remote_code` lets the model run the
-        folder's own code.
+        Chunks that `stored` has by this checkpoint's very tokenizer are not tokenised but looked up by their rows.
+        `remote_code` lets the model run the folder's own code.
 
         Raises:
             MissingModelError: FlagEmbedding is not installed.
@@ -73,7 +73,8 @@ class CrossEncoder:
         typed = kinds > 1 and "token_type_ids" in tokenizer.model_input_names
         self._logits = PairLogits(checkpoint.model, name, self._inputs, tokenizer.pad_token_id or 0, typed)
         self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
-        self._stored, self._pooling = stored, pooling
+        self._stored = None if stored is None else self._inputs.stored_ids(stored)
+        self._pooling = pooling
         self._lock = threading.Lock()  # for the counters, and because two forward passes at once take longer than two
         self.calibrated = calibration.calibrated if calibration else sigmoid
         self.name = name
@@ -92,7 +93,7 @@ class CrossEncoder:
             _log.warning("'%s': a question of %d tokens is cut to %d, half the window", self.name, len(ids), longest)
             with self._lock:
                 self.cut_queries += 1
-        found = self._stored(rows) if self._stored else self._inputs.ids([chunk.text for chunk in candidates])
+        found = self._stored(rows) if self._stored else self._inputs.chunk_ids([chunk.text for chunk in candidates])
         return PreparedPair(ids[:longest], tuple(found))
 
     def score(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[Score]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from corag_ray.errors import ConfigError
 from corag_ray.models.chunk_tokenizer import ChunkTokenizer
-from corag_ray.models.protocols import IdArray
+from corag_ray.models.protocols import IdArray, StoredIds
 
-TEMPLATE_VERSION = 1
+TEMPLATE_VERSION = 2
 """Raised whenever the same texts would be read by other ids, in other windows or pooled otherwise."""
+
+TextOrRow = TypeVar("TextOrRow", str, int)
 
 OVERLAP = 4
 """Neighbouring pieces of a chunk that alone exceeds the window share a quarter of it."""
@@ -41,6 +44,14 @@ class Pooling(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ChunkIds:
+    """A chunk's ids, `first` where a document begins with it, `later` behind another; most often one and the same."""
+
+    first: IdArray
+    later: IdArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PairInput:
     """What the model reads at once: ids, special tokens included, and how many of them are the query's."""
 
@@ -55,12 +66,11 @@ class PairInput:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The special tokens around a query and a document, the ids between two chunks, and the token types of all."""
+    """The special tokens around a query and a document, and the token types of all."""
 
     before: tuple[int, ...]
     between: tuple[int, ...]
     after: tuple[int, ...]
-    separator: tuple[int, ...]
     types: tuple[tuple[int, ...], int, tuple[int, ...], int, tuple[int, ...]]
     """Of `before`, a query's token, `between`, a document's token, `after`."""
 
@@ -73,11 +83,14 @@ class Template:
 class PairInputs:
     """From texts to ids, and from a query's and chunks' ids to what the model reads.
 
-    A combination's document is its chunks' ids with the template's separator between them, the whole of it where that
-    fits. Else it goes in windows on the chunks' borders: each holds the query and as many consecutive chunks as fit,
-    and the next begins with the last one's last chunk, so that neighbours are seen together, where those two fit. A
-    chunk that alone exceeds a window goes in pieces that fill it, a quarter shared. Texts are read as text: a passage
-    that holds `[SEP]` or `</s>` closes nothing.
+    A combination's document is what the tokenizer makes of its chunks' texts joined by blanks, put together: the first
+    chunk's ids as it has them alone, every other's as it has them behind a blank. So it is to the id for tokenizers
+    that read word by word, where no text begins or ends with a blank, and chunks do not.
+
+    The document goes whole where it fits. Else it goes in windows on the chunks' borders: each holds the query and as
+    many consecutive chunks as fit, and the next begins with the last one's last chunk, so that neighbours are seen
+    together, where those two fit. A chunk that alone exceeds a window goes in pieces that fill it, a quarter shared.
+    Texts are read as text: a passage that holds `[SEP]` or `</s>` closes nothing.
     """
 
     def __init__(self, tokenizer: Any, max_tokens: int) -> None:
@@ -90,10 +103,11 @@ class PairInputs:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise ConfigError(f"a cross-encoder needs a tokenizer.json; {type(tokenizer).__name__} has none.")
-        tokenizer = ChunkTokenizer.like(backend)  # a copy, since transformers changes its own as it goes
-        self.ids = tokenizer.ids
+        self._first = ChunkTokenizer.like(backend)  # a copy, since transformers changes its own as it goes
+        self._later = self._first.behind_a_blank()
+        self.ids = self._first.ids
         """From texts to the ids of each alone, in full."""
-        self.template = read_template(tokenizer.tokenizer)
+        self.template = read_template(self._first.tokenizer)
         self._room = max_tokens - self.template.special
         if self._room < 2:
             raise ConfigError(f"max_tokens {max_tokens} leaves no room beside {self.template.special} special tokens.")
@@ -103,15 +117,25 @@ class PairInputs:
         """Tokens that a query may have: half of what the special tokens leave, so that the other half holds chunks."""
         return self._room // 2
 
-    def windows(self, query: IdArray, chunks: Sequence[IdArray]) -> list[PairInput]:
+    def chunk_ids(self, texts: Sequence[str]) -> list[ChunkIds]:
+        """The ids of each chunk's text, in full."""
+        return _chunk_ids(self._first.ids, None if self._later is self._first else self._later.ids, texts)
+
+    def stored_ids(self, by_key: StoredIds) -> Callable[[Sequence[int]], list[ChunkIds]] | None:
+        """From store rows to `chunk_ids` of their texts, as an index keeps them; None where it does not."""
+        one_form = self._later is self._first
+        first, later = by_key(self._first.key), None if one_form else by_key(self._later.key)
+        if first is None or (later is None and not one_form):
+            return None
+        return functools.partial(_chunk_ids, first, later)
+
+    def windows(self, query: IdArray, chunks: Sequence[ChunkIds]) -> list[PairInput]:
         """One input where all chunks fit beside the query, else the windows in order; no chunks give one input."""
         room = self._room - len(query)
-        separator = _array(self.template.separator)
-        if _joined_length(chunks, len(separator)) <= room:
-            return [self._input(query, chunks, separator)]
+        if sum(map(len, _document(chunks))) <= room:
+            return [self._input(query, chunks)]
         parts = [piece for chunk in chunks for piece in _pieces(chunk, room)]
-        runs = _runs([len(part) for part in parts], len(separator), room)
-        return [self._input(query, parts[first:end], separator) for first, end in runs]
+        return [self._input(query, parts[first:end]) for first, end in _runs(parts, room)]
 
     def types(self, item: PairInput) -> IdArray:
         """The token type of each of an input's ids."""
@@ -120,18 +144,13 @@ class PairInputs:
         types = [*before, *[query] * item.query_tokens, *between, *[document] * of_document, *after]
         return _array(types)
 
-    def _input(self, query: IdArray, chunks: Sequence[IdArray], separator: IdArray) -> PairInput:
-        document = [part for chunk in chunks for part in (separator, chunk)][1:]
+    def _input(self, query: IdArray, chunks: Sequence[ChunkIds]) -> PairInput:
         before, between, after = map(_array, (self.template.before, self.template.between, self.template.after))
-        return PairInput(np.concatenate([before, query, between, *document, after]), len(query))
+        return PairInput(np.concatenate([before, query, between, *_document(chunks), after]), len(query))
 
 
 def read_template(tokenizer: Tokenizer) -> Template:
     """What the tokenizer's post-processor puts around a pair, seen once on a pair of letters.
-
-    The separator is what stands between two letters beyond their own ids: nothing in WordPiece, nor where a word's
-    first piece carries the mark of the blank before it. Where a letter has other ids after a blank than alone (BPE over
-    bytes), it is the blank's own ids.
 
     Raises:
         ConfigError: the tokenizer makes no ids of a letter, or does not put a pair together.
@@ -146,45 +165,53 @@ def read_template(tokenizer: Tokenizer) -> Template:
         before=ids[:query],
         between=ids[query_end:document],
         after=ids[document_end:],
-        separator=_separator(tokenizer),
         types=(types[:query], types[query], types[query_end:document], types[document], types[document_end:]),
     )
-
-
-def _separator(tokenizer: Tokenizer) -> tuple[int, ...]:
-    letter, two, blank = (tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", "a a", " "))
-    own = len(letter)
-    if len(two) >= 2 * own and two[:own] == letter == two[-own:]:
-        return tuple(two[own:-own])
-    return tuple(blank)
 
 
 def _array(ids: Sequence[int]) -> IdArray:
     return np.array(ids, dtype=np.int32)
 
 
-def _joined_length(chunks: Sequence[IdArray], separator: int) -> int:
-    return sum(map(len, chunks)) + separator * max(0, len(chunks) - 1)
+def _chunk_ids(
+    first: Callable[[Sequence[TextOrRow]], list[IdArray]],
+    later: Callable[[Sequence[TextOrRow]], list[IdArray]] | None,
+    chunks: Sequence[TextOrRow],
+) -> list[ChunkIds]:
+    """Both forms of each chunk, where `first` and `later` make them of texts or rows; None: the forms are the same."""
+    firsts = first(chunks)
+    laters = firsts if later is None else later(chunks)
+    return [ChunkIds(*forms) for forms in zip(firsts, laters, strict=True)]
 
 
-def _pieces(chunk: IdArray, room: int) -> list[IdArray]:
-    """The chunk itself where it fits, else pieces of `room` ids, neighbours sharing a quarter, the last one shorter."""
-    if len(chunk) <= room:
+def _document(chunks: Sequence[ChunkIds]) -> list[IdArray]:
+    """The parts of a document that holds the chunks in this order."""
+    return [chunk.later if place else chunk.first for place, chunk in enumerate(chunks)]
+
+
+def _pieces(chunk: ChunkIds, room: int) -> list[ChunkIds]:
+    """The chunk itself where it fits, else pieces of `room` ids, neighbours sharing a quarter, the last one shorter.
+
+    A piece that fills a window begins one, so pieces are cut from the form that a document begins with.
+    """
+    ids = chunk.first
+    if len(ids) <= room:
         return [chunk]
     shared = room // OVERLAP
-    return [chunk[start : start + room] for start in range(0, len(chunk) - shared, room - shared)]
+    pieces = [ids[start : start + room] for start in range(0, len(ids) - shared, room - shared)]
+    return [ChunkIds(piece, piece) for piece in pieces]
 
 
-def _runs(lengths: Sequence[int], separator: int, room: int) -> list[tuple[int, int]]:
+def _runs(parts: Sequence[ChunkIds], room: int) -> list[tuple[int, int]]:
     """(first, end) of the longest runs of consecutive parts that fit, each from the last one's last part if it can."""
     runs: list[tuple[int, int]] = []
     first = 0
     while True:
-        end, used = first + 1, lengths[first]
-        while end < len(lengths) and used + separator + lengths[end] <= room:
-            used += separator + lengths[end]
+        end, used = first + 1, len(parts[first].first)
+        while end < len(parts) and used + len(parts[end].later) <= room:
+            used += len(parts[end].later)
             end += 1
         runs.append((first, end))
-        if end == len(lengths):
+        if end == len(parts):
             return runs
-        first = end - 1 if lengths[end - 1] + separator + lengths[end] <= room else end
+        first = end - 1 if len(parts[end - 1].first) + len(parts[end].later) <= room else end

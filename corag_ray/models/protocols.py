@@ -18,6 +18,8 @@ IdArray = NDArray[np.int32]
 """Token ids of one text, special tokens left out, [tokens]."""
 TokenIds = Callable[[Sequence[int]], list[IdArray]]
 """From store rows to the stored ids of their chunks in a model's vocabulary, special tokens left out, [tokens] each."""
+StoredIds = Callable[[str], TokenIds | None]
+"""From a tokenizer's key to what an index keeps of its chunks by that tokenizer; None where it keeps nothing."""
 
 Prepared = TypeVar("Prepared")
 

@@ -1,24 +1,29 @@
 """An index keeps its chunks as token ids of each cross-encoder that a method asks, and hands them to it."""
 
 import dataclasses
+import json
 
 import pytest
+from models import tiny_models
 from tiny_run import config_values
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import PreTrainedTokenizerFast
 
 from corag_ray import names
+from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.index_folder import ensure_index
-from corag_ray.build import build_selector
+from corag_ray.build import build_cross_encoder, build_embedder, build_selector
 from corag_ray.config import Config
 from corag_ray.errors import ConfigError, DataError
 from corag_ray.identity import index_spec
 from corag_ray.indexing.merge import CHUNKS
+from corag_ray.indexing.open_index import open_index
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.indexing.token_ids import open_token_ids
 from corag_ray.indexing.versions import current_version
-from corag_ray.models.chunk_tokenizer import ChunkTokenizer, tokenizer_key
+from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.types import Document
 
 pytestmark = pytest.mark.models
@@ -26,11 +31,23 @@ pytestmark = pytest.mark.models
 
 def checkpoint(folder, *words):
     """A folder with a tokenizer of these words; an index asks for no more of it."""
-    folder.mkdir()
     tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(("?", *words))}, unk_token="?"))
     tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(folder)
+    (folder / "config.json").write_text("{}")
     return folder
+
+
+def coded(folder):
+    """One whose tokenizer is code of its own."""
+    settings = checkpoint(folder, "a") / "tokenizer_config.json"
+    auto_map = {"auto_map": {"AutoTokenizer": [None, "own.Own"]}}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | auto_map))
+    return folder
+
+
+def key_of(folder):
+    return ChunkTokenizer.load(folder).key
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +58,7 @@ def folder(tmp_path_factory):
 def asking(data, *asked, **folders):
     """The tiny run with these cross-encoders, and one method for each that is asked."""
     methods = {name: {"strategy": {"kind": "ranked"}, "reranker": name} for name in asked}
-    cross_encoders = {name: {"folder": str(path), "max_tokens": 64} for name, path in folders.items()}
+    cross_encoders = {name: {"folder": str(path), "max_tokens": 128} for name, path in folders.items()}
     return Config.model_validate(config_values(data) | {"methods": methods, "cross_encoders": cross_encoders})
 
 
@@ -55,20 +72,19 @@ def times(index):
 
 
 def test_ids_come_with_the_index_for_each_tokenizer_asked_once(tiny_folder, tiny_dataset, tmp_path, folder):
-    unused, without = checkpoint(tmp_path / "unused", "a"), tmp_path / "without"
-    without.mkdir()
-    models = {"mine": folder, "twin": folder, "unused": unused, "bare": without}
+    unused = checkpoint(tmp_path / "unused", "a")
+    models = {"mine": folder, "twin": folder, "unused": unused, "coded": coded(tmp_path / "coded")}
     told = []
     ensure_index(
-        asking(tiny_folder, "mine", "twin", "bare", "bm25", **models),
+        asking(tiny_folder, "mine", "twin", "coded", "bm25", **models),
         tiny_dataset,
         tmp_path / "index",
         lambda *done: told.append(done),
     )
-    assert kept(tmp_path / "index") == [tokenizer_key(folder)]
+    assert kept(tmp_path / "index") == [key_of(folder)]
     version = current_version(tmp_path / "index")
     store = ChunkStore.open(version / CHUNKS)
-    stored = open_token_ids(version, tokenizer_key(folder), len(store))(range(len(store)))
+    stored = open_token_ids(version, key_of(folder), len(store))(range(len(store)))
     expected = ChunkTokenizer.load(folder).ids(list(store.iter_texts()))
     assert [ids.tolist() for ids in stored] == [ids.tolist() for ids in expected]
     assert told == [(0, 1), (1, 1), (len(store), len(store))]  # one shard, then all chunks
@@ -84,7 +100,7 @@ def test_an_index_that_is_there_gets_them_without_being_built_again(
     added = ensure_index(config, tiny_dataset, tmp_path)
     assert (added.changed, added.embedded) == (False, 0)
     after = times(tmp_path)
-    assert kept(tmp_path) == [tokenizer_key(folder)]
+    assert kept(tmp_path) == [key_of(folder)]
     assert {path: time for path, time in after.items() if path in before} == before
     ensure_index(config, tiny_dataset, tmp_path)
     assert times(tmp_path) == after
@@ -99,17 +115,16 @@ def test_an_update_has_them_too_and_so_has_the_version_gone_back_to(tiny_folder,
     version = current_version(tmp_path)
     assert version != first
     chunks = len(ChunkStore.open(version / CHUNKS))
-    [last] = open_token_ids(version, tokenizer_key(folder), chunks)([chunks - 1])
+    [last] = open_token_ids(version, key_of(folder), chunks)([chunks - 1])
     assert last.tolist() == [1, 0, 0, 2, 3]
     ensure_index(config, tiny_dataset, tmp_path)
-    assert (current_version(tmp_path), kept(tmp_path)) == (first, [tokenizer_key(folder)])
+    assert (current_version(tmp_path), kept(tmp_path)) == (first, [key_of(folder)])
 
 
 def test_a_tokenizer_that_cannot_be_read_is_named(tiny_folder, tiny_dataset, tmp_path):
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
+    damaged = checkpoint(tmp_path / "damaged", "a")
     (damaged / "tokenizer.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"damaged/tokenizer\.json is no tokenizer that can be read"):
+    with pytest.raises(ConfigError, match=r"damaged holds no tokenizer that transformers can load"):
         ensure_index(asking(tiny_folder, "mine", mine=damaged), tiny_dataset, tmp_path / "index")
 
 
@@ -120,23 +135,65 @@ class Handed:
 
     order_sensitive, monotone, stored = True, False, {}
 
-    def __init__(self, folder, name, max_tokens, compute, calibration, remote_code, stored):
+    def __init__(self, folder, name, *_, stored, **others):
         self.stored[name] = stored
 
 
-def test_a_cross_encoder_is_handed_the_ids_that_its_index_keeps(
+def test_a_cross_encoder_is_handed_the_ids_that_its_index_keeps_by_key(
     tiny_folder, tiny_dataset, tmp_path, folder, monkeypatch
 ):
     monkeypatch.setattr(names, "CROSS_ENCODER", f"{__name__}:Handed")
-    later, without = checkpoint(tmp_path / "later", "a", "b"), tmp_path / "without"
-    without.mkdir()
-    ensure_index(asking(tiny_folder, "mine", mine=folder), tiny_dataset, tmp_path / "index")
-    config = asking(tiny_folder, "mine", "later", "bare", mine=folder, later=later, bare=without)
-    spec = index_spec(config, tiny_dataset)
-    build_selector(config, tmp_path / "index", spec)
-    [text] = ChunkStore.open(current_version(tmp_path / "index") / CHUNKS).texts_of([2])
-    assert Handed.stored["mine"]([2])[0].tolist() == ChunkTokenizer.load(folder).ids([text])[0].tolist()
-    assert (Handed.stored["later"], Handed.stored["bare"]) == (None, None)
-    (current_version(tmp_path / "index") / f"token_ids-{tokenizer_key(folder)}" / "ids.npy").unlink()
+    config = asking(tiny_folder, "mine", mine=folder)
+    ensure_index(config, tiny_dataset, tmp_path)
+    build_selector(config, tmp_path, index_spec(config, tiny_dataset))
+    [text] = ChunkStore.open(current_version(tmp_path) / CHUNKS).texts_of([2])
+    of_key = Handed.stored["mine"]
+    assert of_key(key_of(folder))([2])[0].tolist() == ChunkTokenizer.load(folder).ids([text])[0].tolist()
+    assert of_key("f" * 16) is None
+    (current_version(tmp_path) / f"token_ids-{key_of(folder)}" / "ids.npy").unlink()
     with pytest.raises(DataError, match="is damaged, delete that folder"):
-        build_selector(config, tmp_path / "index", spec)
+        of_key(key_of(folder))
+
+
+@pytest.mark.parametrize(("kind", "forms"), [("cased_bert", 1), ("roberta", 2)])
+def test_scores_by_an_indexs_ids_are_those_by_texts(tiny_folder, tiny_dataset, tmp_path, kind, forms):
+    config = asking(tiny_folder, "mine", mine=getattr(tiny_models, kind)(tmp_path / "model"))
+    ensure_index(config, tiny_dataset, tmp_path / "index")
+    assert len(kept(tmp_path / "index")) == forms
+    index = open_index(tmp_path / "index", index_spec(config, tiny_dataset), build_embedder(config), "dense")
+    rows = [3, 0, 1]
+    chunks, scores = index.store.take(rows), []
+    blank = [dataclasses.replace(chunk, text="") for chunk in chunks]
+    for reranker, given in (
+        (build_cross_encoder(config, "mine", index), blank),
+        (build_cross_encoder(config, "mine"), chunks),
+    ):
+        prepared = reranker.prepare("How high is the tower?", given, rows)
+        scores.append(reranker.score([(prepared, one) for one in [(0,), (1,), (0, 1), (1, 0)]]))
+    assert scores[0] == scores[1]
+    assert len(set(scores[0])) > 2  # one of the couples is read as a whole
+
+
+def test_ids_that_cannot_be_written_are_one_warning_and_none_are_kept(
+    tiny_config, tiny_folder, tiny_dataset, tmp_path, folder, caplog
+):
+    config = asking(tiny_folder, "mine", "other", mine=folder, other=checkpoint(tmp_path / "other", "a"))
+    index = tmp_path / "index"
+    ensure_index(tiny_config, tiny_dataset, index)
+    (index / ".lock").unlink()
+    (index / ".lock").mkdir()  # as in a folder that is read-only, no lock can be opened
+    caplog.clear()
+    assert not ensure_index(config, tiny_dataset, index).changed
+    (index / ".lock").rmdir()
+    (current_version(index) / f"token_ids-{min(map(key_of, (folder, tmp_path / 'other')))}.partial").write_text("file")
+    (current_version(index) / f"token_ids-{max(map(key_of, (folder, tmp_path / 'other')))}.partial").write_text("file")
+    assert not ensure_index(config, tiny_dataset, index).changed
+    assert [message.partition(" to ")[0] for message in caplog.messages] == ["cannot write", "cannot write token ids"]
+    assert all(message.endswith("tokenise the candidates' texts at every question.") for message in caplog.messages)
+    assert [key for key in kept(index) if not key.endswith(".partial")] == []
+
+
+def test_an_index_that_another_run_holds_is_waited_for(tiny_config, tiny_folder, tiny_dataset, tmp_path, folder):
+    ensure_index(tiny_config, tiny_dataset, tmp_path)
+    with locked(tmp_path), pytest.raises(DataError, match="another run is writing to"):
+        ensure_index(asking(tiny_folder, "mine", mine=folder), tiny_dataset, tmp_path)

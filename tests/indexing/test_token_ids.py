@@ -1,5 +1,6 @@
 """Chunks kept as token ids: made once, whole or not at all, taken over by updates, refused where they do not fit."""
 
+import shutil
 import tracemalloc
 from dataclasses import replace
 
@@ -140,6 +141,38 @@ def test_ids_of_another_key_or_of_a_version_half_removed_are_not_taken_over(tmp_
     assert write_token_ids(version, store, Counting("f" * 16)) == 3
 
 
+def test_folders_beside_the_versions_are_not_read(tmp_path):
+    first, before = built(tmp_path)
+    write_token_ids(first, before, Counting())
+    shutil.copytree(first, first.with_name("000009 old"))
+    shutil.rmtree(first / "token_ids-0123456789abcdef")
+    tokenizer = Counting()
+    assert write_token_ids(first, before, tokenizer) == 3
+    assert len(tokenizer.read) == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["token_ids-0123456789abcdef/ids.npy", "token_ids-0123456789abcdef/offsets.npy", CHUNKS]
+)
+def test_what_is_damaged_in_an_earlier_version_is_tokenised_anew_and_said(tmp_path, caplog, name):
+    first, before = built(tmp_path)
+    write_token_ids(first, before, Counting())
+    version, store = built(tmp_path, AFTER)
+    (first / name).write_bytes(b"no array")
+    assert write_token_ids(version, store, Counting()) == 3
+    assert lists(open_token_ids(version, "0123456789abcdef", 3), range(3)) == [[70_000], [1, 2, 3], [4, 6]]
+    [message] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert message.startswith(f"token ids of an earlier version are not taken over: {first}")
+
+
+def test_what_a_killed_call_left_of_another_key_is_removed(tmp_path):
+    version, store = built(tmp_path)
+    (version / "token_ids-ffff.partial").mkdir()
+    (version / "token_ids-ffff.partial" / "ids.npy").write_bytes(b"half")
+    write_token_ids(version, store, Counting())
+    assert [path.name for path in version.glob("token_ids-*")] == ["token_ids-0123456789abcdef"]
+
+
 def test_killed_while_writing_nothing_is_there_and_the_next_call_makes_it_whole(tmp_path, monkeypatch):
     version, store = built(tmp_path)
     monkeypatch.setattr(token_ids, "CHUNKS_A_CALL", 1)
@@ -205,5 +238,17 @@ def test_ids_of_other_chunks_are_refused(tmp_path):
 def test_a_folder_that_cannot_be_written_is_a_data_error(tmp_path):
     version, store = built(tmp_path)
     (version / "token_ids-0123456789abcdef.partial").write_text("in the way")
-    with pytest.raises(DataError, match=r"cannot write token ids to .*: File exists"):
+    with pytest.raises(DataError, match=r"cannot write token ids to .*: File exists") as found:
         write_token_ids(version, store, Counting())
+    assert isinstance(found.value.__cause__, OSError)
+
+
+def test_a_disk_that_fills_up_is_a_data_error_and_gets_its_room_back(tmp_path):
+    version, store = built(tmp_path)
+
+    def full(done, total):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(DataError, match=r"cannot write token ids to .*: No space left on device"):
+        write_token_ids(version, store, Counting(), full)
+    assert list(version.glob("token_ids-*")) == []

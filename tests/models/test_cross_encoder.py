@@ -8,7 +8,6 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from FlagEmbedding import FlagReranker
@@ -17,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from corag_ray.errors import ConfigError
 from corag_ray.models import cross_encoder
+from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.cross_encoder_loading import Checkpoint
 from corag_ray.models.pair_inputs import Pooling
@@ -203,22 +203,36 @@ def test_pairs_of_several_queries_go_together_and_equal_inputs_are_computed_once
 def test_a_pair_without_a_number_has_no_score_is_counted_and_spoils_no_other(fake):
     reranker = CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
     prepared = reranker.prepare(QUERY, CHUNKS, range(4))
-    fake.nan_id = int(set(prepared.chunks[1].tolist()).difference(prepared.query.tolist(), *prepared.chunks[::2]).pop())
+    ids = [chunk.first for chunk in prepared.chunks]
+    fake.nan_id = int(set(ids[1].tolist()).difference(prepared.query.tolist(), *ids[::2]).pop())
     found = reranker.score([(prepared, c) for c in ((0,), (1,), (0, 1), (2,))])
     assert [math.isnan(score.raw) for score in found] == [False, True, True, False]
     assert [math.isnan(score.calibrated) for score in found] == [False, True, True, False]
     assert reranker.unscored == 2
 
 
-def test_stored_ids_stand_for_the_texts_by_row_and_a_prepared_query_is_small_and_can_be_sent(folder, reranker):
-    [*ids] = reranker.prepare(QUERY, CHUNKS, range(4)).chunks
-    by_row = {10 + n: own.astype(np.int32) for n, own in enumerate(ids)}
-    stored = CrossEncoder(folder, "tiny", 128, Compute(threads=1), stored=lambda rows: [by_row[row] for row in rows])
+@pytest.mark.parametrize("kind", ["bert", "cased_bert", "roberta"])
+def test_stored_ids_stand_for_the_texts_by_row_and_a_prepared_query_is_small_and_can_be_sent(kind, tmp_path):
+    folder = getattr(tiny_models, kind)(tmp_path)
+    alone = ChunkTokenizer.load(folder)  # as indexing does
+    kept = {form.key: form.ids(TEXTS) for form in (alone, alone.behind_a_blank())}
+    by_rows = {key: lambda rows, key=key: [kept[key][row - 10] for row in rows] for key in kept}
+    stored = CrossEncoder(folder, "tiny", 128, Compute(threads=1), stored=by_rows.get)
     blank = [Chunk(0, "d", 0, 0, 0, "", 0)] * 4
     sent = pickle.dumps(stored.prepare(QUERY, blank, range(10, 14)))
-    assert len(sent) < 1000 + 4 * sum(map(len, ids))
+    assert len(sent) < 1500 + sum(ids.nbytes for forms in kept.values() for ids in forms)
     prepared = pickle.loads(sent)
-    assert stored.score([(prepared, c) for c in COMBINATIONS]) == scores(reranker, COMBINATIONS)
+    found = stored.score([(prepared, c) for c in COMBINATIONS])
+    assert found == scores(CrossEncoder(folder, "tiny", 128, Compute(threads=1)), COMBINATIONS)
+    for combination, score in zip(COMBINATIONS, found, strict=True):
+        assert score.raw == pytest.approx(logit_of(folder, QUERY, " ".join(TEXTS[n] for n in combination)), abs=1e-5)
+
+
+def test_ids_of_another_tokenizer_are_not_looked_up(folder, reranker):
+    asked = []
+    other = CrossEncoder(folder, "tiny", 128, Compute(threads=1), stored=asked.append)
+    assert scores(other, COMBINATIONS) == scores(reranker, COMBINATIONS)
+    assert asked == [ChunkTokenizer.load(folder).key]
 
 
 def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):

@@ -10,14 +10,14 @@ from tokenizers import models as token_models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from corag_ray.errors import ConfigError
-from corag_ray.models.chunk_tokenizer import without_surrogates
-from corag_ray.models.pair_inputs import PairInputs, Pooling
+from corag_ray.models.chunk_tokenizer import ChunkTokenizer, without_surrogates
+from corag_ray.models.pair_inputs import ChunkIds, PairInputs, Pooling
 
 SAMPLE = tiny_models.sample_texts()
 QUERY = "How high is the tower?"
 
 
-@pytest.fixture(scope="module", params=["bert", "xlm_roberta"])
+@pytest.fixture(scope="module", params=["bert", "cased_bert", "xlm_roberta", "roberta"])
 def tokenizer(request, tmp_path_factory):
     return AutoTokenizer.from_pretrained(getattr(tiny_models, request.param)(tmp_path_factory.mktemp(request.param)))
 
@@ -43,7 +43,8 @@ def chunk(first, length):
 
 
 def documents(inputs, query, chunks):
-    """The document's ids of each window."""
+    """The document's ids of each window; chunks that are plain ids have the same behind another."""
+    chunks = [ids if isinstance(ids, ChunkIds) else ChunkIds(ids, ids) for ids in chunks]
     template = inputs.template
     start = len(template.before) + len(query) + len(template.between)
     return [w.ids[start : len(w.ids) - len(template.after)].tolist() for w in inputs.windows(query, chunks)]
@@ -58,21 +59,34 @@ def test_an_input_is_what_the_tokenizer_makes_of_the_query_and_the_texts_joined_
     inputs = PairInputs(tokenizer, 100_000)
     for first in range(0, len(SAMPLE) - 2, 3):
         for texts in (SAMPLE[first : first + 1], SAMPLE[first : first + 3], SAMPLE[first + 2 : first : -1], []):
-            [query], chunks = inputs.ids([QUERY]), inputs.ids(texts)
+            [query], chunks = inputs.ids([QUERY]), inputs.chunk_ids(texts)
             [whole] = inputs.windows(query, chunks)
             expected = tokenizer([QUERY], [" ".join(texts)], return_token_type_ids=True)  # "" alone would be no pair
             assert [whole.ids.tolist()] == expected["input_ids"]
             assert [inputs.types(whole).tolist()] == expected["token_type_ids"]
 
 
-def test_the_separator_is_what_a_blank_adds(tokenizer):
-    assert PairInputs(tokenizer, 100).template.separator == ()
-    inputs = PairInputs(roberta_like(), 100)
-    blank, a, b = (ids.tolist() for ids in inputs.ids([" ", "a", "b"]))
-    assert inputs.template.separator == tuple(blank)
-    [query], chunks = inputs.ids(["b"]), inputs.ids(["a", "b"])
+def test_a_chunk_behind_another_is_read_with_the_blank_that_its_first_token_carries():
+    tokenizer = roberta_like()
+    a, b, blank, blank_a = tokenizer.convert_tokens_to_ids(["a", "b", "Ġ", "Ġa"])
+    inputs = PairInputs(tokenizer, 100)
+    [query], chunks = inputs.ids(["b"]), inputs.chunk_ids(["a", "b", "a"])
     [whole] = inputs.windows(query, chunks)
-    assert whole.ids.tolist() == [0, *b, 1, 1, *a, *blank, *b, 1]
+    assert whole.ids.tolist() == [0, b, 1, 1, a, blank, b, blank_a, 1]
+
+
+def test_ids_that_an_index_keeps_stand_for_the_texts_where_it_keeps_all_forms_of_this_tokenizer(tokenizer):
+    inputs = PairInputs(tokenizer, 100)
+    alone = ChunkTokenizer.like(tokenizer.backend_tokenizer)
+    kept = {form.key: form.ids(SAMPLE[:9]) for form in (alone, alone.behind_a_blank())}
+    by_rows = {key: lambda rows, key=key: [kept[key][row] for row in rows] for key in kept}
+    found = inputs.stored_ids(by_rows.get)([8, 0, 3])
+    expected = inputs.chunk_ids([SAMPLE[8], SAMPLE[0], SAMPLE[3]])
+    assert [(c.first.tolist(), c.later.tolist()) for c in found] == [
+        (c.first.tolist(), c.later.tolist()) for c in expected
+    ]
+    for missing in kept:
+        assert inputs.stored_ids({key: of for key, of in by_rows.items() if key != missing}.get) is None
 
 
 def test_texts_are_read_as_text_in_full_and_lone_surrogates_are_replaced(bert):
@@ -115,19 +129,29 @@ def test_every_id_of_every_chunk_is_in_a_window_and_no_window_exceeds_the_models
         inputs = PairInputs(bert, window)
         query = chunk(9000, int(chance.integers(0, inputs.longest_query + 1)))
         chunks = [chunk(1000 * n, int(chance.integers(0, 50))) for n in range(int(chance.integers(0, 6)))]
-        windows = inputs.windows(query, chunks)
+        windows = inputs.windows(query, [ChunkIds(ids, ids) for ids in chunks])
         assert max(len(w.ids) for w in windows) <= window
         found = {n for ids in documents(inputs, query, chunks) for n in ids}
         assert found == {int(n) for ids in chunks for n in ids}
         assert all(w.ids[1 : 1 + len(query)].tolist() == query.tolist() for w in windows)
 
 
-def test_the_separator_takes_its_room():
-    inputs = PairInputs(roberta_like(), 4 + 1 + 10)  # four special tokens, a query of one
-    [blank], query = inputs.template.separator, chunk(50, 1)
-    a, b, c = chunk(10, 4), chunk(20, 5), chunk(30, 6)
-    assert documents(inputs, query, [a, b]) == [[*a, blank, *b]]
-    assert documents(inputs, query, [a, c]) == [[*a], [*c]]
+def test_a_chunk_takes_the_room_of_the_form_in_which_it_is_read(bert):
+    inputs, query = window_of(bert, 10, query=2), chunk(500, 2)
+    a, b, c = (ChunkIds(chunk(first, n), chunk(first + 50, n + 1)) for first, n in ((100, 4), (200, 5), (300, 6)))
+    assert documents(inputs, query, [a, b]) == [[*a.first, *b.later]]
+    assert documents(inputs, query, [a, c]) == [[*a.first], [*c.first]]
+    short = ChunkIds(chunk(400, 4), chunk(450, 5))
+    # b fits behind a; short does not fit behind both, but behind b as it is at a window's beginning: 5 + 5 ids.
+    assert documents(inputs, query, [a, b, short]) == [[*a.first, *b.later], [*b.first, *short.later]]
+
+
+def test_a_chunk_in_pieces_begins_with_the_ids_that_it_has_alone(bert):
+    inputs, query = window_of(bert, 10, query=2), chunk(500, 2)
+    long, after = ChunkIds(chunk(100, 20), chunk(150, 21)), ChunkIds(chunk(300, 3), chunk(350, 4))
+    first = long.first
+    expected = [[*first[:10]], [*first[8:18]], [*first[16:], *after.later]]
+    assert documents(inputs, query, [long, after]) == expected
 
 
 def test_the_maximum_of_the_windows_counts_or_their_mean_and_nothing_where_one_is_missing():

@@ -10,6 +10,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
     XLMRobertaConfig,
     XLMRobertaForSequenceClassification,
 )
@@ -47,6 +49,30 @@ def bert(folder):
     names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     config = BertConfig(vocab_size=800, max_position_embeddings=128, **SHAPE)
     return _save(folder, tokenizer, names, BertForSequenceClassification, config)
+
+
+def cased_bert(folder):
+    """`bert`, but by its tokenizer_config.json no letter is made small; transformers heeds it, not tokenizer.json."""
+    bert(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text()) | {"tokenizer_class": "BertTokenizer", "do_lower_case": False}
+    path.write_text(json.dumps(settings))
+    return folder
+
+
+def roberta(folder):
+    """A RoBERTa cross-encoder with 128 positions (two are kept for padding) and BPE over bytes: `a b` is a, Ġb."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=800, special_tokens=special, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(sample_texts(), trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    names = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "bos": "<s>", "eos": "</s>"}
+    config = RobertaConfig(vocab_size=800, max_position_embeddings=130, type_vocab_size=1, pad_token_id=1, **SHAPE)
+    return _save(folder, tokenizer, names, RobertaForSequenceClassification, config)
 
 
 def xlm_roberta(folder):
