@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from corag_ray.errors import ConfigError
 from corag_ray.models.protocols import IdArray
 from corag_ray.models.torch_setup import go_offline
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised whenever the same tokenizer's ids of a text are made otherwise here: those stored before no longer count."""
 
 _SURROGATE = re.compile("[\\ud800-\\udfff]")
@@ -38,6 +38,8 @@ class ChunkTokenizer:
 
     key: str
     tokenizer: Tokenizer
+    as_text: Mapping[int, int] = field(default_factory=dict)
+    """What is read in place of a special token's id: a Unigram vocabulary holds `</s>` as a piece like any other."""
     lead: str = ""
     lead_tokens: int = 0
 
@@ -74,7 +76,7 @@ class ChunkTokenizer:
         copy.no_truncation()
         copy.no_padding()
         copy.encode_special_tokens = True
-        return cls(_key(copy), copy)
+        return cls(_key(copy), copy, _as_text(copy))
 
     def behind_a_blank(self) -> ChunkTokenizer:
         """One that gives a text the ids that it has behind a word and a blank; itself where those are the text's own.
@@ -92,13 +94,25 @@ class ChunkTokenizer:
         """The token ids of each text, special tokens left out; U+FFFD stands for lone surrogates."""
         clean = [self.lead + without_surrogates(text) for text in texts]
         found = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-        return [np.array(encoding.ids[self.lead_tokens :], dtype=np.int32) for encoding in found]
+        return [
+            np.array([self.as_text.get(i, i) for i in encoding.ids[self.lead_tokens :]], dtype=np.int32)
+            for encoding in found
+        ]
 
 
 def _names_code(folder: Path) -> bool:
     """Whether the folder names classes of its own in the place where transformers looks for a tokenizer's."""
     path = folder / "tokenizer_config.json"
     return path.is_file() and "auto_map" in json.loads(path.read_text("utf-8"))
+
+
+def _as_text(tokenizer: Tokenizer) -> dict[int, int]:
+    """From the ids of special tokens to that of an unknown piece, where texts can have them: in Unigram alone."""
+    model = json.loads(tokenizer.to_str())["model"]
+    if model["type"] != "Unigram" or model.get("unk_id") is None:
+        return {}
+    special = (number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special)
+    return dict.fromkeys(special, int(model["unk_id"]))
 
 
 def _key(tokenizer: Tokenizer) -> str:

@@ -12,11 +12,15 @@ from pathlib import Path
 from corag_ray.models.calibration import Calibration, sigmoid
 from corag_ray.models.cross_encoder_loading import load_checkpoint
 from corag_ray.models.first_token import compute_first_token_alone
-from corag_ray.models.pair_inputs import TEMPLATE_VERSION, ChunkIds, PairInputs, Pooling
+from corag_ray.models.float32_head import compute_in
+from corag_ray.models.pair_inputs import TEMPLATE_VERSION, ChunkIds, PairInput, PairInputs, Pooling
 from corag_ray.models.pair_logits import BATCH_POSITIONS, PairLogits
 from corag_ray.models.protocols import IdArray, StoredIds
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
+
+PROBE = ("How high is the tower?", "It is 330 metres high.")
+"""What every model reads once at load: a query and a chunk."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,15 +67,21 @@ class CrossEncoder:
 
         Raises:
             MissingModelError: FlagEmbedding is not installed.
-            ConfigError: what `load_checkpoint` refuses.
+            ConfigError: what `load_checkpoint` refuses, or a model that gives no number for two short texts.
         """
         checkpoint = load_checkpoint(folder, name, max_tokens, compute, remote_code)
-        compute_first_token_alone(checkpoint.model)
         tokenizer = checkpoint.tokenizer
         self._inputs = PairInputs(tokenizer, checkpoint.max_tokens)
-        kinds = getattr(getattr(checkpoint.model, "config", None), "type_vocab_size", 0)
-        typed = kinds > 1 and "token_type_ids" in tokenizer.model_input_names
-        self._logits = PairLogits(checkpoint.model, name, self._inputs, tokenizer.pad_token_id or 0, typed)
+        shape = getattr(checkpoint.model, "config", None)
+        typed = getattr(shape, "type_vocab_size", 0) > 1 and "token_type_ids" in tokenizer.model_input_names
+        pads = (getattr(shape, "pad_token_id", None), tokenizer.pad_token_id, 0)  # the model looks for its own
+        pad_id = next(pad for pad in pads if pad is not None)
+        self._logits = PairLogits(checkpoint.model, name, self._inputs, pad_id, typed)
+        probe = self._probe()
+        if not remote_code:  # which may change what a class of transformers computes
+            compute_first_token_alone(checkpoint.model, lambda: self._logits.check(probe))  # while it is in float32
+        compute_in(checkpoint.model, compute.dtype)
+        self._logits.check(probe)
         self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
         self._stored = None if stored is None else self._inputs.stored_ids(stored)
         self._pooling = pooling
@@ -101,6 +111,7 @@ class CrossEncoder:
 
         Raises:
             MemoryLimitError: the memory does not hold half a batch.
+            ConfigError: the model failed on each of several inputs.
         """
         with self._lock:
             windows = [self._inputs.windows(p.query, [p.chunks[n] for n in combination]) for p, combination in pairs]
@@ -110,3 +121,8 @@ class CrossEncoder:
             self.windowed += sum(len(own) > 1 for own in windows)
             self.unscored += sum(map(math.isnan, raw))
         return [Score(value, self.calibrated(value)) for value in raw]
+
+    def _probe(self) -> PairInput:
+        query, text = PROBE
+        [ids] = self._inputs.ids([query])
+        return self._inputs.windows(ids[: self._inputs.longest_query], self._inputs.chunk_ids([text]))[0]

@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.models.lost_buffers import make_lost_buffers
 from corag_ray.models.torch_setup import Compute
+
+DAMAGED = (SafetensorError, UnpicklingError, EOFError)
+"""What reading a file of weights raises that is cut short or is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +31,15 @@ class Checkpoint:
 def load_checkpoint(
     folder: Path, name: str, max_tokens: int, compute: Compute, remote_code: bool = False
 ) -> Checkpoint:
-    """The checkpoint in a folder, in the number type of `compute`; `remote_code` lets it run the folder's own code.
+    """The checkpoint in a folder, its weights in float32; `remote_code` lets it run the folder's own code.
+
+    Tensors that such code makes and no checkpoint stores are made in the number type of `compute`.
 
     Raises:
         MissingModelError: FlagEmbedding is not installed.
-        ConfigError: the folder holds no cross-encoder with one output, or one that cannot read `max_tokens`, or code
-            that fails or that may not be run.
+        ConfigError: the folder holds no cross-encoder with one output and all its weights, or one that cannot read
+            `max_tokens`, or a tokenizer of another model or that pads on the left, or code that fails or that may not
+            be run.
     """
     compute.apply()
     model, tokenizer = _load(folder, name, max_tokens, getattr(torch, compute.dtype), remote_code)
@@ -44,6 +53,7 @@ def load_checkpoint(
         raise ConfigError(
             f"'{name}': the model in {folder} reads at most {positions} tokens, so max_tokens cannot be {max_tokens}."
         )
+    _check_tokenizer(folder, name, model, tokenizer)
     return Checkpoint(model.eval(), tokenizer, max_tokens)
 
 
@@ -53,45 +63,52 @@ def _load(folder: Path, name: str, max_tokens: int, dtype: torch.dtype, remote_c
         from FlagEmbedding import FlagAutoReranker
     except ModuleNotFoundError as error:
         raise MissingModelError("a cross-encoder needs FlagEmbedding: pip install 'corag_ray[rerankers]'.") from error
-    # Code of another's can fail in any way: Jina's of 2024 imports what transformers 5 has no longer.
-    failures: tuple[type[Exception], ...] = (Exception,) if remote_code else (OSError, ValueError, RuntimeError)
-    try:
-        loaded = FlagAutoReranker.from_finetuned(
-            str(folder),
-            model_class="encoder-only-base",  # without one, only folders called as on the hub are known
-            use_fp16=False,
-            trust_remote_code=remote_code,  # without one, transformers asks on the terminal
-            devices="cpu",  # one by name: by default every visible one gets a process of its own
-            max_length=max_tokens,
+    if (folder / "adapter_config.json").exists():  # its base is another folder, whose files and code nobody hashed
+        raise ConfigError(
+            f"'{name}': {folder} holds an adapter: merge it into its model, and name the result's folder."
         )
-        model = loaded.model.to(dtype)
-        if remote_code:
-            _make_lost_buffers(model, dtype)
-    except failures as error:
-        raise ConfigError(_failure(folder, name, remote_code, error)) from error
-    return model, loaded.tokenizer
-
-
-def _make_lost_buffers(model: Any, dtype: torch.dtype) -> None:
-    """Put right the tensors that a checkpoint does not store, as tables of positions, in place.
-
-    transformers 5 loads a model without memory behind its tensors and leaves these unset, unless the model's code was
-    written for that; older code then computes with whatever lay there. A model made in the ordinary way has them.
-    """
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
     try:
-        made = type(model)(model.config)
-    finally:
-        torch.set_default_dtype(before)
-    for path, _ in list(model.named_non_persistent_buffers()):
-        parent, _, leaf = path.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, made.get_buffer(path))
+        missing = _missing_weights(folder, remote_code)
+        if not missing:
+            loaded = FlagAutoReranker.from_finetuned(
+                str(folder),
+                model_class="encoder-only-base",  # without one, only folders called as on the hub are known
+                use_fp16=False,
+                trust_remote_code=remote_code,  # without one, transformers asks on the terminal
+                devices="cpu",  # one by name: by default every visible one gets a process of its own
+                max_length=max_tokens,
+            )
+            model = loaded.model.to(torch.float32)
+            if remote_code:
+                make_lost_buffers(model, dtype)
+            return model, loaded.tokenizer
+    except Exception as error:  # as many kinds as libraries: of a file cut short, of a package that is not there
+        raise ConfigError(_failure(folder, name, remote_code, error)) from error
+    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    raise ConfigError(
+        f"'{name}': the weights in {folder} lack {missing[0]}{others}, which would be drawn at random: "
+        "take a checkpoint that was trained to rerank."
+    )
+
+
+def _missing_weights(folder: Path, remote_code: bool) -> list[str]:
+    """Names of the weights that transformers would draw at random, since the folder's files have none for them.
+
+    Told by loading the model once without memory behind it: what a file's names mean is for transformers to say.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    _, told = AutoModelForSequenceClassification.from_pretrained(
+        str(folder), trust_remote_code=remote_code, device_map="meta", output_loading_info=True
+    )
+    return sorted(told["missing_keys"])
 
 
 def _failure(folder: Path, name: str, remote_code: bool, error: Exception) -> str:
     """One sentence about a folder that does not load."""
-    first_line = str(error).partition("\n")[0]
+    first_line = str(error).strip().partition("\n")[0]
+    if isinstance(error, DAMAGED):
+        return f"'{name}': the weights in {folder} are damaged, fetch them again: {type(error).__name__}: {first_line}"
     if "ignore_mismatched_sizes" in str(error):
         return (
             f"'{name}': the weights in {folder} do not have the shapes of its config.json: if it names no labels, as "
@@ -112,3 +129,27 @@ def _positions(model: torch.nn.Module) -> int | None:
         if name.endswith("position_embeddings") and isinstance(table, torch.nn.Embedding):
             return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
     return None
+
+
+def _check_tokenizer(folder: Path, name: str, model: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer whose ids the model would read otherwise than they are meant, or not at all."""
+    if getattr(tokenizer, "padding_side", "right") == "left":
+        raise ConfigError(
+            f"'{name}': the tokenizer in {folder} pads on the left, for a model that reads the last position: here "
+            "shorter pairs are filled on the right, so its scores would depend on the company."
+        )
+    backend, vectors = getattr(tokenizer, "backend_tokenizer", None), _vectors(model)
+    largest = max(backend.get_vocab(with_added_tokens=False).values(), default=0) if backend else 0
+    if vectors is not None and largest >= vectors:
+        raise ConfigError(
+            f"'{name}': the model in {folder} knows {vectors} tokens and the tokenizer beside it {largest + 1}: "
+            "they are not of one checkpoint."
+        )
+
+
+def _vectors(model: Any) -> int | None:
+    """How many tokens a model has input vectors for; None where its code does not say."""
+    try:
+        return getattr(model.get_input_embeddings(), "num_embeddings", None)
+    except (AttributeError, NotImplementedError):
+        return None

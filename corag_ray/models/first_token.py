@@ -1,26 +1,64 @@
-"""The last encoder layer of a cross-encoder for its first token alone: the head reads no other."""
+"""The last encoder layer of a cross-encoder for its first token alone, where the head reads no other."""
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-LAYERS = frozenset({"BertLayer", "RobertaLayer", "XLMRobertaLayer"})
-"""Classes of transformers whose parts have the names that `FirstTokenLayer` uses, and whose heads read one token."""
+from corag_ray.errors import ConfigError
+
+ATTENTION = frozenset({"sdpa", "eager"})
+"""Kinds of attention whose masks are added to the weights, as `FirstTokenLayer` adds them."""
+
+TOLERANCE = 1e-3
+"""What the two ways to compute a logit may differ by: in float32 rounding makes less than 1e-5."""
+
+_log = logging.getLogger(__name__)
 
 
-def compute_first_token_alone(model: torch.nn.Module) -> bool:
-    """Replace the last layer of a sequence-classification model in place, where it is of a class known here.
+def compute_first_token_alone(model: torch.nn.Module, logit: Callable[[], float]) -> bool:
+    """Replace the last layer of a sequence-classification model in place, if its class is one of three known here.
 
-    Returns whether it was. Logits stay what they were but for rounding; of n layers, about 0.8 of one is saved.
+    Of n layers about 0.8 of one is saved. `logit` computes some pair's logit with the model as it is at the call, best
+    in float32; where the new layer changes it by more than `TOLERANCE`, the old one is put back and the log says so.
+
+    Returns whether the layer was replaced.
     """
-    encoder: Any = getattr(getattr(model, "base_model", None), "encoder", None)
-    layers = getattr(encoder, "layer", None)
-    if not layers or type(layers[-1]).__name__ not in LAYERS or layers[-1].is_decoder:
+    if not _reads_one_token(model):
         return False
-    layers[-1] = FirstTokenLayer(layers[-1])
-    return True
+    layers: Any = model.base_model.encoder.layer  # type: ignore[union-attr]
+    whole, expected = layers[-1], logit()
+    layers[-1] = FirstTokenLayer(whole)
+    try:
+        difference = abs(logit() - expected)
+    except ConfigError:  # another transformers' layer may have other parts
+        difference = math.inf
+    if difference <= TOLERANCE:
+        return True
+    layers[-1] = whole
+    _log.warning(
+        "%s: its last layer for the first token alone changes a logit by %.3g, so it is computed for all tokens",
+        type(model).__name__,
+        difference,
+    )
+    return False
+
+
+def _reads_one_token(model: torch.nn.Module) -> bool:
+    """By the class itself: the name says nothing of the head, and another's code may bear it."""
+    from transformers import (
+        BertForSequenceClassification,
+        RobertaForSequenceClassification,
+        XLMRobertaForSequenceClassification,
+    )
+
+    config: Any = getattr(model, "config", None)
+    known = (BertForSequenceClassification, RobertaForSequenceClassification, XLMRobertaForSequenceClassification)
+    return type(model) in known and config._attn_implementation in ATTENTION and not config.is_decoder
 
 
 class FirstTokenLayer(torch.nn.Module):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from corag_ray.errors import MemoryLimitError
+from corag_ray.errors import ConfigError, MemoryLimitError
 from corag_ray.models.batches import Padding, length_batches, one_ahead, padded
 from corag_ray.models.pair_inputs import PairInput, PairInputs
 
@@ -56,6 +56,7 @@ class PairLogits:
 
         Raises:
             MemoryLimitError: a batch does not fit the memory, nor does half of it.
+            ConfigError: each of several inputs failed: it is not they that are bad.
         """
         logits = [math.nan] * len(items)
         failures: list[Exception] = []
@@ -64,11 +65,27 @@ class PairLogits:
             for number, logit in zip(batch.numbers, self._read(items, batch, failures), strict=True):
                 logits[number] = logit if math.isfinite(logit) else math.nan
         if failures:
-            first = f"{type(failures[0]).__name__}: {failures[0]}"
+            first = _one_line(failures[0])
+            if 1 < len(items) == len(failures):
+                raise ConfigError(f"'{self._name}': the model failed on all of {len(items)} inputs, first by {first}")
             _log.warning(
                 "'%s' failed on %d of %d inputs, the first by %s", self._name, len(failures), len(items), first
             )
         return logits
+
+    def check(self, item: PairInput) -> float:
+        """One input's logit, finite: asked for at load, to see that the model computes at all; not counted.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        try:
+            [logit] = self._forward(self._assembled([item], [0]).arguments)
+        except Exception as error:
+            raise ConfigError(f"'{self._name}': the model fails on two short texts by {_one_line(error)}") from error
+        if not math.isfinite(logit):
+            raise ConfigError(f"'{self._name}': the model gives {logit} for two short texts, which is no score.")
+        return logit
 
     def _assembled(self, items: Sequence[PairInput], numbers: list[int]) -> _Batch:
         chosen = [items[number] for number in numbers]
@@ -82,8 +99,9 @@ class PairLogits:
         self, items: Sequence[PairInput], batch: _Batch, failures: list[Exception], halved: bool = False
     ) -> list[float]:
         """A batch's logits: in two halves where memory is out, once; input by input where it fails otherwise."""
+        self.padding.count([len(items[number].ids) for number in batch.numbers])
         try:
-            return self._forward(items, batch)
+            return self._forward(batch.arguments)
         except Exception as error:
             failure = error.with_traceback(None)  # whose frames hold what the batch took of the memory
         numbers = batch.numbers
@@ -109,10 +127,9 @@ class PairLogits:
             "max_tokens, or run fewer processes on this machine."
         )
 
-    def _forward(self, items: Sequence[PairInput], batch: _Batch) -> list[float]:
-        self.padding.count([len(items[number].ids) for number in batch.numbers])
+    def _forward(self, arguments: dict[str, torch.Tensor]) -> list[float]:
         with torch.inference_mode():
-            logits: Any = self._model(**batch.arguments).logits
+            logits: Any = self._model(**arguments).logits
         return [float(logit) for logit in logits[:, 0].float().tolist()]
 
 
@@ -120,3 +137,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in MEMORY_WORDS)
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

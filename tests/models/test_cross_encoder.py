@@ -5,6 +5,7 @@ import math
 import pickle
 import random
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.cross_encoder_loading import Checkpoint
 from corag_ray.models.pair_inputs import Pooling
-from corag_ray.models.torch_setup import Compute
+from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.types import Chunk
 
 TEXTS = [text[:90] for text in tiny_models.sample_texts()[:4]]
@@ -170,6 +171,27 @@ def test_threads_at_once_get_the_scores_of_one(reranker):
     assert found == [expected] * 8
 
 
+def test_threads_at_once_never_compute_at_once_and_none_of_their_counts_is_lost(fake):
+    asked = [random.Random(n).sample(COMBINATIONS, k=2 + n % 4) for n in range(24)]
+    one, shared = (CrossEncoder("nowhere", "fake", 128, Compute(threads=1)) for _ in range(2))
+    expected = [scores(one, combinations) for combinations in asked]
+    plain, inside, at_once = fake.forward, [], []
+
+    def slow(**batch):
+        inside.append(batch)
+        at_once.append(len(inside))
+        time.sleep(0.005)  # in which another thread would come in
+        inside.pop()
+        return plain(**batch)
+
+    fake.forward = slow
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        found = list(threads.map(lambda combinations: scores(shared, combinations), asked))
+    assert found == expected
+    assert at_once == [1] * 24
+    assert shared.padding_share == one.padding_share > 0
+
+
 def test_a_score_depends_neither_on_order_nor_on_company_and_deterministically_not_by_a_bit(folder):
     pairs = [*COMBINATIONS, (0, 1, 2, 3), (3, 2, 1, 0)]
     for compute, tolerance in ((Compute(threads=1), 1e-5), (Compute(threads=1, deterministic=True), 0)):
@@ -190,10 +212,22 @@ def test_bfloat16_is_computed_where_asked_and_is_near(folder, reranker):
     assert near == pytest.approx(exact, abs=0.1)
 
 
+def test_in_bfloat16_the_logit_itself_is_not_rounded_to_it_and_is_the_same_alone_and_in_company(folder):
+    half = CrossEncoder(folder, "tiny", 128, Compute(threads=1, dtype="bfloat16"))
+    together = [score.raw for score in scores(half, COMBINATIONS)]
+    alone = [scores(half, [combination])[0].raw for combination in COMBINATIONS]
+    # Emulated, XLM-R's states of 32 numbers and weights ten times as large as trained ones come to 0.015.
+    tolerance = 5e-3 if native_dtype() == "bfloat16" else 2e-2
+    assert together == pytest.approx(alone, abs=tolerance, rel=0)
+    assert half.padding_share > 0
+    assert all(float(torch.tensor(raw).bfloat16()) != raw for raw in together)
+
+
 def test_pairs_of_several_queries_go_together_and_equal_inputs_are_computed_once(fake):
     reranker = CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
     first, same, other = (reranker.prepare(query, CHUNKS, range(4)) for query in (QUERY, QUERY, "tea"))
     pairs = [(first, (0,)), (same, (0,)), (other, (0,)), (first, (0,)), (other, (1, 0))]
+    fake.sizes.clear()  # the look at load
     found = [score.raw for score in reranker.score(pairs)]
     assert sum(fake.sizes) == 3
     assert found[0] == found[1] == found[3] != found[2]
@@ -265,3 +299,39 @@ def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):
 def test_a_folder_without_a_cross_encoder_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(ConfigError, match=r"^'mine': .* holds no cross-encoder"):
         CrossEncoder(tmp_path, "mine", 128, Compute(threads=1))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda ids: SimpleNamespace(logits=ids.sum(1)), "IndexError: too many indices for tensor of dimension 1"),
+        (lambda ids: ids, "AttributeError: 'Tensor' object has no attribute 'logits'"),
+        (lambda ids: torch.ones(1)[ids[0]], "IndexError: index .* is out of bounds .*"),
+    ],
+    ids=["logits of one dimension", "no logits", "too few vectors"],
+)
+def test_a_model_that_fails_on_every_input_is_refused_at_load_in_one_sentence(fake, answer, reason):
+    fake.forward = lambda input_ids, **_: answer(input_ids)
+    with pytest.raises(ConfigError, match=rf"^'fake': the model fails on two short texts by {reason}$"):
+        CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
+
+
+def test_a_model_that_fails_on_all_that_a_call_asks_is_an_error_with_its_name_and_the_first_reason(fake):
+    reranker = CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
+    fake.forward = lambda input_ids, **_: input_ids.none
+    with pytest.raises(ConfigError, match=r"^'fake': the model failed on all of 6 inputs, first by AttributeError: "):
+        scores(reranker, COMBINATIONS)
+
+
+@pytest.mark.parametrize("remote_code", [False, True])
+def test_a_layer_is_replaced_in_models_of_transformers_alone_while_they_are_in_float32(
+    folder, monkeypatch, remote_code
+):
+    seen, replace = [], cross_encoder.compute_first_token_alone
+
+    def watched(model, logit):
+        seen.append((model.dtype, replace(model, logit)))
+
+    monkeypatch.setattr(cross_encoder, "compute_first_token_alone", watched)
+    CrossEncoder(folder, "tiny", 128, Compute(threads=1, dtype="bfloat16"), remote_code=remote_code)
+    assert seen == ([] if remote_code else [(torch.float32, True)])

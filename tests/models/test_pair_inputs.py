@@ -172,3 +172,10 @@ def test_tokenizers_without_a_form_for_pairs_and_windows_without_room_are_refuse
     words.post_processor = processors.TemplateProcessing("[CLS] $A", "[CLS] $B $A", [("[CLS]", 0)])
     with pytest.raises(ConfigError, match=r"no form for a query and a document"):
         PairInputs(PreTrainedTokenizerFast(tokenizer_object=words), 100)
+
+
+def test_the_name_of_a_special_token_in_a_text_never_gives_its_id(tokenizer):
+    inputs = PairInputs(tokenizer, 128)
+    names = " ".join(tokenizer.all_special_tokens)
+    [ids] = inputs.ids([f"the tower {names} is high"])
+    assert set(ids.tolist()) & set(tokenizer.all_special_ids) <= {tokenizer.unk_token_id}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from corag_ray.errors import MemoryLimitError
+from corag_ray.errors import ConfigError, MemoryLimitError
 from corag_ray.models.pair_inputs import PairInput
 from corag_ray.models.pair_logits import PairLogits
 
@@ -93,3 +93,22 @@ def test_where_half_a_batch_or_one_input_exceeds_the_memory_it_is_an_error_of_ou
 def test_a_bad_input_in_a_halved_batch_fails_alone_too():
     found = made(Sums(most=2, error=MEMORY[0])).of(items([2], [BAD], [3], [4]), 100)
     assert found == pytest.approx([2, math.nan, 3, 4], nan_ok=True)
+
+
+def test_where_each_of_several_inputs_fails_the_model_is_dead_and_one_that_fails_alone_has_no_score():
+    said = r"^'mine': the model failed on all of 2 inputs, first by IndexError: index out of range$"
+    with pytest.raises(ConfigError, match=said):
+        made(Sums()).of(items([BAD], [BAD, 2]), 100)
+    assert math.isnan(made(Sums()).of(items([BAD]), 100)[0])
+    found = made(Sums()).of(items([BAD], [NAN]), 100)  # no number is no failure
+    assert all(map(math.isnan, found))
+
+
+def test_one_input_is_checked_without_being_counted():
+    logits = made(Sums())
+    assert logits.check(*items([2, 3])) == 5
+    assert (logits.padding.positions, logits.padding.tokens) == (0, 0)
+    with pytest.raises(ConfigError, match=r"^'mine': the model fails on two short texts by IndexError: index out of"):
+        logits.check(*items([BAD]))
+    with pytest.raises(ConfigError, match=r"^'mine': the model gives nan for two short texts, which is no score\.$"):
+        logits.check(*items([NAN]))
