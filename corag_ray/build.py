@@ -17,6 +17,7 @@ from corag_ray.indexing.versions import IndexSpec
 from corag_ray.memo import Memo
 from corag_ray.models.byte_tokenizer import ByteTokenizer
 from corag_ray.models.chunk_tokenizer import ChunkTokenizer
+from corag_ray.models.pair_inputs import Pooling
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker, TokenIds
 from corag_ray.names import (
     EMBEDDERS,
@@ -83,6 +84,7 @@ def build_cross_encoder(config: Config, name: str, index: OpenIndex | None = Non
         calibration=calibration_of(config, name),
         remote_code=runs_code(config, name),
         stored=None if index is None else functools.partial(_stored_ids, index),
+        pooling=Pooling(entry.pooling),
     )
 
 

@@ -128,6 +128,7 @@ def ask(
         "budget_tokens": run.budget_tokens,
         "pairs": chosen.pairs,
         "pairs_computed": chosen.pairs_computed,
+        "pairs_unscored": chosen.pairs_unscored,
         "index_version": plan.index_version,
         "notes": chosen.notes,
     }

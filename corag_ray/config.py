@@ -208,12 +208,14 @@ def _window_tokens(entry: dict[str, Any]) -> int:
 class CrossEncoderFolder(Section):
     """A folder with a sequence-classification checkpoint, and its window: of the user's own, or one of the paper's.
 
-    `model` names a row of `PAPER_RERANKERS`; `max_tokens` is then its window, and may be lowered.
+    `model` names a row of `PAPER_RERANKERS`; `max_tokens` is then its window, and may be lowered. `pooling` is what
+    makes one score of the windows of a combination that exceeds it (`models.pair_inputs.Pooling`).
     """
 
     model: str | None = None
     folder: UserPath
     max_tokens: int = Field(default_factory=_window_tokens, ge=8, strict=True)
+    pooling: Literal["maximum", "mean"] = "maximum"
 
 
 class Server(Section):

@@ -76,7 +76,8 @@ def reranker_identities(config: Config) -> dict[str, str]:
             weights = _weights_hash(own.folder) if own else GENERATORS[config.generation.model].revision
             libraries = [(package, package_version(package)) for package in RERANKING_LIBRARIES]
             computing = [libraries, run.dtype, run.deterministic, made_by.template_version]
-            identities[name] = json.dumps([made_by.__name__, weights, own and own.max_tokens, *computing])
+            windows = own and [own.max_tokens, own.pooling]
+            identities[name] = json.dumps([made_by.__name__, weights, windows, *computing])
     return identities
 
 

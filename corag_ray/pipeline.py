@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from corag_ray.core.drive import drive_lockstep
+from corag_ray.core.fill import SinglesFill
 from corag_ray.core.orders import Order, in_order
 from corag_ray.core.strategy import Candidates, Strategy
 from corag_ray.errors import RowError
 from corag_ray.indexing.chunking import COST_NUMBER
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.memo import Memo, QueryKeys
-from corag_ray.models.protocols import FirstStage, FloatArray, Generator, PromptTokenizer, Reranker
+from corag_ray.models.protocols import FirstStage, FloatArray, Generator, PromptTokenizer, Reranker, WindowedReranker
 from corag_ray.prompts import Prompt, numbered_passage
 from corag_ray.scoring import SCORE_DECIMALS, ScoringContext, score_pairs, shared_ms
-from corag_ray.types import Chunk, Generation, Question
+from corag_ray.types import Chunk, Combination, Generation, Question
 
 SEARCHES_IN_FLIGHT = 64
 
@@ -55,7 +56,10 @@ class Choice:
     questions share is divided among them, so that sums over a run are the run's time. `search` holds the cosines that
     the strategy reads, its construction, its pairs' share of its reranker's time and of the rounds', and its answer.
     `pairs_computed` is how many of its `pairs` a reranker was called for; the others' scores were in the memo or came
-    with another search's. Like a time, it depends on what else was asked.
+    with another search's. Like a time, it depends on what else was asked. `pairs_unscored` could not be scored, and so
+    not be chosen. Of a reranker with a window: `selection_windows` is in how many the selection was scored (its longest
+    chunk, where the strategy has chunks scored alone), None where there is no such thing, and `question_tokens_cut`
+    tells how many of the question's tokens were not read.
     """
 
     source: Source
@@ -63,6 +67,9 @@ class Choice:
     score: float | None = None
     pairs: int = 0
     pairs_computed: int = 0
+    pairs_unscored: int = 0
+    selection_windows: int | None = None
+    question_tokens_cut: int = 0
     reranker: str | None = None
     effective_budget_tokens: int = 0
     prompt: str = ""
@@ -244,16 +251,18 @@ class Selector:
         scored = [search.scored for search in searches]
         reranker_ms: defaultdict[str, float] = defaultdict(float)
         computed: Counter[int] = Counter()
+        unscored: Counter[int] = Counter()
         started = time.perf_counter()
         pairs = drive_lockstep(
             [search.strategy for search in searches],
-            lambda asked: score_pairs(self._rerankers, scored, asked, reranker_ms, self._memo, computed),
+            lambda asked: score_pairs(self._rerankers, scored, asked, reranker_ms, self._memo, computed, unscored),
             in_flight=SEARCHES_IN_FLIGHT,
         )
         shares = shared_ms(scored, pairs, reranker_ms, _ms_since(started))
         for number, (search, asked, share) in enumerate(zip(searches, pairs, shares, strict=True)):
             search.choice.pairs = asked
             search.choice.pairs_computed = computed[number]
+            search.choice.pairs_unscored = unscored[number]
             search.choice.latency_ms["search"] += share
             search.choice.search = search.strategy if self._keep_searches else None
             self._choose(search)
@@ -269,8 +278,30 @@ class Selector:
             order = in_order(search.order, combination, search.candidates)
             choice.selection = [replace(search.chunks[i], cost=search.candidates.costs[i]) for i in order]
             choice.score = score if search.order == "chosen" or not search.candidates.order_matters else None
+        if choice.pairs_unscored:
+            told = f"{choice.pairs_unscored} of {choice.pairs}"
+            choice.notes.append(f"pairs that could not be scored, and so not be chosen: {told}")
+        self._note_window(search, best and best[0])
         if not choice.selection:
             choice.notes.append(_why_nothing(search.candidates.costs, choice.effective_budget_tokens))
+
+    def _note_window(self, search: _Search, combination: Combination | None) -> None:
+        """Tell how the reranker's window held what was scored of the chosen combination, and the question."""
+        choice, reranker, prepared = search.choice, self._rerankers[search.scored.reranker], search.scored.prepared
+        if not isinstance(reranker, WindowedReranker):
+            return
+        if combination:
+            alone = isinstance(search.strategy, SinglesFill)  # then nobody asked for the whole
+            scored = [(number,) for number in combination] if alone else [combination]
+            windows = choice.selection_windows = max(reranker.windows([(prepared, one) for one in scored]))
+            if windows > 1:
+                what = "a chosen chunk" if alone else "the chosen combination"
+                choice.notes.append(f"{what} exceeds the reranker's window and was scored in {windows} windows")
+        tokens, read = reranker.query_tokens(prepared)
+        choice.question_tokens_cut = tokens - read
+        if tokens > read:
+            cut = f"exceeds half of the reranker's window and was cut to {read}"
+            choice.notes.append(f"the question of {tokens} tokens {cut}")
 
     def _render(self, choices: Choices) -> None:
         """Fill in gold passages, make every method's prompt and count its tokens."""

@@ -42,6 +42,7 @@ def score_pairs(
     reranker_ms: defaultdict[str, float] | None = None,
     memo: Memo | None = None,
     computed: Counter[int] | None = None,
+    unscored: Counter[int] | None = None,
 ) -> list[float | None]:
     """Score (search number, combination) pairs: at most one call a reranker, each distinct (query, combination) once.
 
@@ -51,7 +52,8 @@ def score_pairs(
 
     Returns one value a pair in its order, rounded to 3 decimals; `None` where the reranker's answer is not finite.
     What each reranker's call took is added to `reranker_ms`; to `computed`, by search, for how many of its pairs a
-    reranker was called (of several searches that ask for the same in one round, the first one's).
+    reranker was called (of several searches that ask for the same in one round, the first one's); to `unscored`, by
+    search, how many of its pairs were told `None`.
     """
     values: list[float | None] = [None] * len(pairs)
     for name, wanted in _by_reranker(searches, pairs).items():
@@ -67,6 +69,8 @@ def score_pairs(
             used.put({cast(bytes, key): score.raw for key, score in zip(missing, found, strict=True)})
         _put_in_place(values, zip(found, missing.values(), strict=True), searches, pairs)
         _put_in_place(values, ((score, wanted[key]) for key, score in known.items()), searches, pairs)
+    if unscored is not None and None in values:
+        unscored.update([number for (number, _), value in zip(pairs, values, strict=True) if value is None])
     return values
 
 

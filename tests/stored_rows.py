@@ -10,6 +10,9 @@ def result(**changes: Any) -> dict[str, Any]:
         "score": 0.6,
         "pairs": 60,
         "pairs_computed": 60,
+        "pairs_unscored": 0,
+        "selection_windows": None,
+        "question_tokens_cut": 0,
         "budget_tokens": 512,
         "effective_budget_tokens": 512,
         "context_tokens": 500,
@@ -37,7 +40,7 @@ def rouge(value: float) -> dict[str, float]:
 
 def row(position: int, methods: dict[str, Any] | None = None, **changes: Any) -> Any:
     plain = {
-        "schema_version": 4,
+        "schema_version": 5,
         "question_id": f"q{position}",
         "fingerprint": "ab",
         "index_version": "1-abc",

@@ -81,6 +81,10 @@ def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text
         ("retrieval: {kind: [lexical, dense]}", "'retrieval.kind': unknown value '['lexical', 'dense']'; Known: "),
         ("token_vectors: {dtype: int4}", "'token_vectors.dtype': unknown value 'int4'; did you mean 'int8'? Known: "),
         ("dtype: half", "'dtype': unknown value 'half'; Known: auto, bfloat16, float32."),
+        (
+            "cross_encoders: {m: {folder: f, pooling: mena}}",
+            "'cross_encoders.m.pooling': unknown value 'mena'; did you mean 'mean'? Known: maximum, mean.",
+        ),
         ("profile: gpu", "'profile': unknown value 'gpu'; Known: local."),
         ("profile: 'a\n\n b'", "'profile': unknown value 'a b'; Known: local."),
         ("methods: {m: {source: glod}}", "'methods.m.source': unknown value 'glod'; did you mean 'gold'? Known: "),

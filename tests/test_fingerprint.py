@@ -71,11 +71,13 @@ def test_a_servers_tokenizer_is_known_by_its_content_and_not_by_its_folder(tmp_p
     assert fingerprint(**server()) not in (same, other)
 
 
-def test_a_cross_encoder_is_known_by_its_files_and_its_window_and_not_by_its_folder(tmp_path):
+def test_a_cross_encoder_is_known_by_its_files_its_window_and_its_pooling_and_not_by_its_folder(tmp_path):
     made = folders(tmp_path, "weights", "1", "1", "2")
     same, again, other = (fingerprint(**cross_encoder(folder)) for folder in made)
     assert same == again
-    assert len({same, other, fingerprint(**cross_encoder(made[0], max_tokens=99))}) == 3
+    changed = [fingerprint(**cross_encoder(made[0], **change)) for change in ({"max_tokens": 99}, {"pooling": "mean"})]
+    assert len({same, other, *changed}) == 4
+    assert fingerprint(**cross_encoder(made[0], pooling="maximum")) == same
 
 
 @pytest.mark.parametrize(("package", "changes_any_run"), [("FlagEmbedding", False), ("rouge-score", True)])

@@ -129,6 +129,15 @@ def test_a_folder_without_a_row_has_a_window_of_512_as_ever_and_no_bound_of_ours
     assert config("mine", "nowhere", max_tokens=9000).cross_encoders["mine"].max_tokens == 9000
 
 
+def test_the_windows_of_a_combination_are_pooled_as_its_entry_says_and_by_the_maximum_unless_it_does(xlm_roberta):
+    entries = ({}, {"pooling": "maximum"}, {"pooling": "mean"})
+    made = [build_cross_encoder(config("mine", xlm_roberta, max_tokens=40, **entry), "mine") for entry in entries]
+    [logits] = made[0].window_logits([(made[0].prepare(QUERY, CHUNKS, range(len(CHUNKS))), (0, 1))])
+    assert len(logits) > 1
+    found = [scores(reranker, [(0, 1)])[0].raw for reranker in made]
+    assert found == pytest.approx([max(logits), max(logits), sum(logits) / len(logits)], abs=1e-5)
+
+
 def test_a_folder_whose_model_reads_less_than_the_row_says_is_refused(xlm_roberta):
     message = refusal(build_cross_encoder, row_config("bge_base", xlm_roberta), "bge_base")
     assert message == (f"'bge_base': the model in {xlm_roberta} reads at most 128 tokens, so max_tokens cannot be 512.")

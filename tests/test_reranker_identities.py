@@ -20,9 +20,9 @@ def folder(tmp_path):
     return made
 
 
-def crossed(folder, name="mine", max_tokens=512, **values):
+def crossed(folder, name="mine", max_tokens=512, pooling="maximum", **values):
     method = {"strategy": {"kind": "ranked"}, "reranker": name}
-    own = {name: {"folder": str(folder), "max_tokens": max_tokens}}
+    own = {name: {"folder": str(folder), "max_tokens": max_tokens, "pooling": pooling}}
     return Config.model_validate({"methods": {"m": method}, "cross_encoders": own, "dtype": "float32"} | values)
 
 
@@ -55,11 +55,12 @@ def test_an_identity_stays_with_the_same_weights_elsewhere_under_another_name_an
     assert identity(crossed(folder, methods=searched, budget_tokens=99, seed=4)) == identity(crossed(folder))
 
 
-def test_an_identity_changes_with_weights_window_dtype_mode_libraries_and_template(folder, monkeypatch):
+def test_an_identity_changes_with_weights_window_pooling_dtype_mode_libraries_and_template(folder, monkeypatch):
     seen = [
         identity(crossed(folder)),
         identity(crossed(copy_of(folder, "2"))),
         identity(crossed(folder, max_tokens=256)),
+        identity(crossed(folder, pooling="mean")),
         identity(crossed(folder, dtype="bfloat16")),
         identity(crossed(folder, deterministic=True)),
         identity(Config.model_validate(LIKELY | {"dtype": "float32"})),

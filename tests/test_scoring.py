@@ -87,6 +87,21 @@ def test_a_score_that_is_not_finite_is_none_for_its_reading_alone(bad):
     assert score_pairs({"m": model}, searches, pairs) == [None, 0.5, 0.25, None]
 
 
+def test_pairs_without_a_score_are_counted_by_search_and_by_its_reading_whoever_computed_them():
+    model = Recorder(lambda p, c: Score(math.nan, 0.5) if c == (0,) else Score(0.25, 0.5))
+    searches = [
+        ScoringContext("m", "q", "raw"),
+        ScoringContext("m", "q", "calibrated"),
+        ScoringContext("m", "q", "raw"),
+    ]
+    pairs = [(0, (0,)), (1, (0,)), (2, (0,)), (0, (1,)), (0, (0,))]
+    unscored = Counter({2: 10})
+    assert score_pairs({"m": model}, searches, pairs, unscored=unscored) == [None, 0.5, None, 0.25, None]
+    assert unscored == {0: 2, 2: 11}
+    assert score_pairs({"m": model}, searches, [(0, (1,))], unscored=unscored) == [0.25]
+    assert unscored == {0: 2, 2: 11}
+
+
 @pytest.mark.parametrize("change", [lambda scores: scores[:-1], lambda scores: [*scores, Score(0.0, 0.0)]])
 def test_a_wrong_number_of_scores_is_a_protocol_error_that_names_the_reranker(change):
     class Miscounting(Recorder):

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 
 from corag_ray.errors import DataError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _ADVICE = "delete the line, and the next run into its folder answers the question again"
 
 
@@ -44,7 +44,9 @@ class StoredRouge(TypedDict):
 class MethodResult(TypedDict):
     """What one method did with one question; a `source` other than retrieval makes it a floor or ceiling.
 
-    `pairs_computed` is how many of its `pairs` were not in a memo and came with no other method's call.
+    `pairs_computed` is how many of its `pairs` were not in a memo and came with no other method's call, and
+    `pairs_unscored` how many could not be scored. `selection_windows` is None where the reranker has no window or
+    nothing was chosen, `question_tokens_cut` what it did not read of the question (both as in `pipeline.Choice`).
     `context_tokens` is recounted from the encoded prompt. `rouge_set`, `exact_match` and `token_f1` are against the
     data set's answers, `rouge_generated` against the answer that the same generator writes from the gold passages.
     `abstained` is None where the run's prompt agrees on no words for that, and where nothing was generated. Where it
@@ -56,6 +58,9 @@ class MethodResult(TypedDict):
     score: float | None
     pairs: int
     pairs_computed: int
+    pairs_unscored: int
+    selection_windows: int | None
+    question_tokens_cut: int
     budget_tokens: int
     effective_budget_tokens: int
     context_tokens: int

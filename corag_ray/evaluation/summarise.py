@@ -88,7 +88,10 @@ def summarise(
 
 
 def headline(summary: Summary) -> dict[str, Any]:
-    """The few numbers that stand for a run: for each method its main means, and the counts to read them with."""
+    """The few numbers that stand for a run: for each method its main means, and the counts to read them with.
+
+    `pairs_unscored` is by method, of those methods that have any.
+    """
     metrics = {
         "rouge_l_set": "rouge_set.rougeL",
         "rouge_l_generated": "rouge_generated.rougeL",
@@ -113,6 +116,7 @@ def headline(summary: Summary) -> dict[str, Any]:
             "rr_at_10": summary.candidate_rr_at_10.mean,
         },
         "shared_pairs": summary.shared_pairs,
+        "pairs_unscored": {method.name: method.pairs_unscored for method in summary.methods if method.pairs_unscored},
         "rows": summary.rows,
         "failed": summary.failed,
         "over_budget": summary.over_budget,
@@ -153,6 +157,9 @@ def _method_summary(name: str, good: Sequence[Row], is_bound: bool, seed: int) -
             stage: sum(result["latency_ms"].get(stage, 0.0) for result in results) / len(latencies) for stage in stages
         },
         over_budget=sum(result["context_tokens"] > result["effective_budget_tokens"] for result in results),
+        pairs_unscored=sum(result["pairs_unscored"] for result in results),
+        windowed_selections=sum((result["selection_windows"] or 0) > 1 for result in results),
+        cut_questions=sum(result["question_tokens_cut"] > 0 for result in results),
     )
 
 

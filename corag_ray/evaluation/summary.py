@@ -37,6 +37,9 @@ class MethodSummary:
         latency_p95_ms: 95th percentile of the total latency.
         stage_ms: Mean milliseconds by stage; the sum is the mean total, a stage that did not run counting as no time.
         over_budget: Questions whose recounted context exceeds the budget.
+        pairs_unscored: Pairs that could not be scored, of all questions together.
+        windowed_selections: Questions whose selection its reranker scored in several windows.
+        cut_questions: Questions of which its reranker read the beginning alone.
     """
 
     name: str
@@ -48,6 +51,9 @@ class MethodSummary:
     latency_p95_ms: float | None
     stage_ms: Mapping[str, float]
     over_budget: int
+    pairs_unscored: int
+    windowed_selections: int
+    cut_questions: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,10 +26,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedPair:
-    """A query's token ids, and those of each candidate."""
+    """A query's token ids as they are read, those of each candidate, and how many the query has in full."""
 
     query: IdArray
     chunks: tuple[ChunkIds, ...]
+    query_tokens: int
 
 
 class CrossEncoder:
@@ -39,9 +39,6 @@ class CrossEncoder:
     Order matters, and more chunks can lower the score. `raw` is the logit, `calibrated` its sigmoid where no
     calibration is given. What exceeds the window goes in several (`PairInputs`), and `raw` is what `pooling` makes of
     their logits. NaN where the model failed on an input or gave no finite number.
-
-    Counted so far: `windowed` combinations read in several windows, `unscored` ones that are NaN, `cut_queries` that
-    were longer than half the window and lost their end.
     """
 
     order_sensitive = True
@@ -85,10 +82,9 @@ class CrossEncoder:
         self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
         self._stored = None if stored is None else self._inputs.stored_ids(stored)
         self._pooling = pooling
-        self._lock = threading.Lock()  # for the counters, and because two forward passes at once take longer than two
+        self._lock = threading.Lock()  # for the padding's counter, and two forward passes at once take longer than two
         self.calibrated = calibration.calibrated if calibration else sigmoid
         self.name = name
-        self.windowed = self.unscored = self.cut_queries = 0
 
     @property
     def padding_share(self) -> float:
@@ -101,10 +97,8 @@ class CrossEncoder:
         longest = self._inputs.longest_query
         if len(ids) > longest:
             _log.warning("'%s': a question of %d tokens is cut to %d, half the window", self.name, len(ids), longest)
-            with self._lock:
-                self.cut_queries += 1
         found = self._stored(rows) if self._stored else self._inputs.chunk_ids([chunk.text for chunk in candidates])
-        return PreparedPair(ids[:longest], tuple(found))
+        return PreparedPair(ids[:longest], tuple(found), len(ids))
 
     def score(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[Score]:
         """One score a pair, in order; inputs that pairs share, windows included, are computed once.
@@ -113,14 +107,35 @@ class CrossEncoder:
             MemoryLimitError: the memory does not hold half a batch.
             ConfigError: the model failed on each of several inputs.
         """
+        raw = [self._pooling.pooled(own) for own in self.window_logits(pairs)]
+        return [Score(value, self.calibrated(value)) for value in raw]
+
+    def window_logits(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[list[float]]:
+        """What `score` pools: the logits of each pair's windows, in the windows' order.
+
+        Raises:
+            MemoryLimitError: the memory does not hold half a batch.
+        """
         with self._lock:
-            windows = [self._inputs.windows(p.query, [p.chunks[n] for n in combination]) for p, combination in pairs]
+            windows = self._windows(pairs)
             distinct = {item.key: item for own in windows for item in own}
             logits = dict(zip(distinct, self._logits.of([*distinct.values()], self._batch_positions), strict=True))
-            raw = [self._pooling.pooled([logits[item.key] for item in own]) for own in windows]
-            self.windowed += sum(len(own) > 1 for own in windows)
-            self.unscored += sum(map(math.isnan, raw))
-        return [Score(value, self.calibrated(value)) for value in raw]
+        return [[logits[item.key] for item in own] for own in windows]
+
+    def windows(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[int]:
+        """In how many windows each pair is read, at least 1, in order."""
+        return list(map(len, self._windows(pairs)))
+
+    def room_beside(self, prepared: PreparedPair) -> int:
+        """How many tokens of a document a window holds beside this query."""
+        return self._inputs.room - len(prepared.query)
+
+    def query_tokens(self, prepared: PreparedPair) -> tuple[int, int]:
+        """How many tokens the query has, and how many of them are read: at most half of the window."""
+        return prepared.query_tokens, len(prepared.query)
+
+    def _windows(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[list[PairInput]]:
+        return [self._inputs.windows(p.query, [p.chunks[n] for n in combination]) for p, combination in pairs]
 
     def _probe(self) -> PairInput:
         query, text = PROBE

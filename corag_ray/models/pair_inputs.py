@@ -108,14 +108,15 @@ class PairInputs:
         self.ids = self._first.ids
         """From texts to the ids of each alone, in full."""
         self.template = read_template(self._first.tokenizer)
-        self._room = max_tokens - self.template.special
-        if self._room < 2:
+        self.room = max_tokens - self.template.special
+        """What the special tokens leave of the window for query and document, in tokens."""
+        if self.room < 2:
             raise ConfigError(f"max_tokens {max_tokens} leaves no room beside {self.template.special} special tokens.")
 
     @property
     def longest_query(self) -> int:
         """Tokens that a query may have: half of what the special tokens leave, so that the other half holds chunks."""
-        return self._room // 2
+        return self.room // 2
 
     def chunk_ids(self, texts: Sequence[str]) -> list[ChunkIds]:
         """The ids of each chunk's text, in full."""
@@ -131,7 +132,7 @@ class PairInputs:
 
     def windows(self, query: IdArray, chunks: Sequence[ChunkIds]) -> list[PairInput]:
         """One input where all chunks fit beside the query, else the windows in order; no chunks give one input."""
-        room = self._room - len(query)
+        room = self.room - len(query)
         if sum(map(len, _document(chunks))) <= room:
             return [self._input(query, chunks)]
         parts = [piece for chunk in chunks for piece in _pieces(chunk, room)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,22 @@ class MemoisedReranker(Reranker[Prepared], Protocol):
 
     def calibrated(self, raw: float) -> float:
         """What `score` gives as the calibrated value beside this raw one; NaN stays NaN."""
+        ...
+
+
+@runtime_checkable
+class WindowedReranker(Reranker[Prepared], Protocol):
+    """One whose model reads so many tokens at once; it can say how a pair fits them, and computes no score for that.
+
+    A query keeps at most half of the window and loses its end beyond; chunks go in as many windows as they take.
+    """
+
+    def windows(self, pairs: Sequence[tuple[Prepared, Combination]]) -> list[int]:
+        """In how many windows each pair is read, at least 1, in order."""
+        ...
+
+    def query_tokens(self, prepared: Prepared) -> tuple[int, int]:
+        """How many tokens the query has, and how many of them are read."""
         ...
 
 

@@ -142,9 +142,9 @@ def caption(summary: Summary) -> str:
     notes = _no_reference(summary) + _coverable(summary) + "".join(f" {table.note}" for table in small_tables(summary))
     return (
         f"Means over {summary.rows - summary.failed} of {summary.rows} questions; {summary.failed} failed and enter no"
-        f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval.{_pairs(summary)} ROUGE-L is F1"
-        " against the set's answers (set) or the same generator's answer from the gold passages (generated)."
-        f"{notes} Bold: best of its column, floor and ceiling aside.{_order_blind(summary)}"
+        f" mean.{_fewer_questions(summary)} ± is half of the 95 % bootstrap interval.{_pairs(summary)}"
+        f"{_unread(summary)} ROUGE-L is F1 against the set's answers (set) or the same generator's answer from the gold"
+        f" passages (generated).{notes} Bold: best of its column, floor and ceiling aside.{_order_blind(summary)}"
     )
 
 
@@ -156,6 +156,20 @@ def _pairs(summary: Summary) -> str:
         f" Of {summary.pairs:,} pairs, {summary.pairs_computed:,} were computed; {100 * summary.shared_pairs:.1f} %"
         " came from the memo or with another method's call."
     )
+
+
+def _unread(summary: Summary) -> str:
+    """A sentence for each thing that a reranker could not score, not read at once or not in full: how many, of whom."""
+    counts = {
+        "Pairs that could not be scored, and so not be chosen": [m.pairs_unscored for m in summary.methods],
+        "Selections scored in several windows": [m.windowed_selections for m in summary.methods],
+        "Questions of which the reranker read the beginning alone": [m.cut_questions for m in summary.methods],
+    }
+    sentences = []
+    for what, numbers in counts.items():
+        named = [f"{number:,} of {m.name}" for m, number in zip(summary.methods, numbers, strict=True) if number]
+        sentences += [f" {what}: {', '.join(named)}."] if named else []
+    return "".join(sentences)
 
 
 def _no_reference(summary: Summary) -> str:

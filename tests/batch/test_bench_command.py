@@ -30,6 +30,7 @@ def test_the_last_line_of_standard_output_is_the_figures_in_json(whole_run):
         "lost": 0,
         "over_budget": 0,
     }
+    assert figures["pairs_unscored"] == {}
     gold = figures["methods"]["gold_passages"]
     assert (gold["evidence_recall"], gold["rouge_l_generated"], gold["pairs"]) == (1.0, 1.0, 0.0)
     assert figures["methods"]["naive_rag"]["pairs"] == 8.0  # every one of 8 candidates
@@ -62,7 +63,7 @@ def test_ask_prints_one_json_object_and_nothing_else_on_standard_output(asked, w
     assert (record["question"], record["method"], record["budget_tokens"]) == (asked.question, "naive_rag", 64)
     assert record["sources"][0]["doc_id"] == QUESTIONS["q2"][2]
     assert 0 < record["context_tokens"] <= 64
-    assert record["pairs"] == 8
+    assert (record["pairs"], record["pairs_unscored"]) == (8, 0)
     assert isinstance(record["answer"], str)
     [row] = [row for row in read_rows(whole_run.folder / ROWS) if row["question_id"] == "q2"]
     result = row["methods"]["naive_rag"]

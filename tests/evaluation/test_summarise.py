@@ -28,13 +28,13 @@ def test_rows_come_back_as_they_were_stored(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"schema_version": 4, "question', "expected one JSON object a line"),  # a write that was cut
+        ('{"schema_version": 5, "question', "expected one JSON object a line"),  # a write that was cut
         ("[1, 2]", "got list"),
         (
-            json.dumps(row(1) | {"schema_version": 3}),
-            r"expected schema_version 4, got 3: choose another folder for the run\.$",
+            json.dumps(row(1) | {"schema_version": 4}),
+            r"expected schema_version 5, got 4: choose another folder for the run\.$",
         ),
-        (json.dumps({"schema_version": 4}), "lacks question_id, fingerprint, index_version, position"),
+        (json.dumps({"schema_version": 5}), "lacks question_id, fingerprint, index_version, position"),
         (json.dumps(row(1, {"naive": {}})), "lacks methods.naive.source, methods.naive.selection"),
         (
             json.dumps(row(1, {"naive": {k: v for k, v in result().items() if k != "source"}})),
@@ -243,6 +243,7 @@ def test_the_headline_is_these_numbers_and_no_others():
         },
         "candidates": {"recall": 1.0, "ndcg_at_10": 0.75, "rr_at_10": 0.5},
         "shared_pairs": 0.0,
+        "pairs_unscored": {},
         "rows": 2,
         "failed": 1,
         "over_budget": 1,
@@ -268,6 +269,19 @@ def test_pairs_are_counted_over_all_methods_with_the_share_that_was_not_computed
     assert (summary.pairs, summary.pairs_computed) == (60 + 591 + 60 + 89, 60 + 531 + 0 + 9)
     assert summary.shared_pairs == headline(summary)["shared_pairs"] == pytest.approx(200 / 800)
     assert headline(summary)["methods"]["tree"]["pairs_computed"] == 270.0
+
+
+def test_what_rerankers_could_not_score_or_read_in_full_is_counted_by_method_over_the_questions_that_count():
+    lost = result(pairs_unscored=3, selection_windows=2, question_tokens_cut=145)
+    rows = [
+        row(0, {"naive": result(selection_windows=1), "tree": lost}),
+        row(1, {"naive": result(), "tree": lost | {"pairs_unscored": 4, "selection_windows": 1}}),
+        row(2, {"naive": lost}, error={"kind": "RowError", "message": "later method failed"}),
+    ]
+    naive, tree = summarise(rows).methods
+    assert (naive.pairs_unscored, naive.windowed_selections, naive.cut_questions) == (0, 0, 0)
+    assert (tree.pairs_unscored, tree.windowed_selections, tree.cut_questions) == (7, 1, 2)
+    assert headline(summarise(rows))["pairs_unscored"] == {"tree": 7}
 
 
 def test_without_a_pair_there_is_no_share_of_them():

@@ -21,6 +21,7 @@ from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.cross_encoder_loading import Checkpoint
 from corag_ray.models.pair_inputs import Pooling
+from corag_ray.models.protocols import WindowedReranker
 from corag_ray.models.torch_setup import Compute, native_dtype
 from corag_ray.types import Chunk
 
@@ -126,7 +127,8 @@ def test_a_pair_longer_than_the_window_counts_by_the_best_of_its_windows_or_thei
     tokens = tokens_of(folder, QUERY, three)["input_ids"].shape[1]
     whole = CrossEncoder(folder, "tiny", tokens, Compute(threads=1))
     assert scores(whole, [(0, 1, 2)])[0].raw == pytest.approx(logit_of(folder, QUERY, three), abs=1e-5)
-    assert whole.windowed == 0
+    prepared = whole.prepare(QUERY, CHUNKS, range(4))
+    assert whole.windows([(prepared, (0, 1, 2))]) == [1]
     halves = [logit_of(folder, QUERY, f"{TEXTS[a]} {TEXTS[b]}") for a, b in ((0, 1), (1, 2))]
     assert halves[0] != pytest.approx(halves[1], abs=1e-3)  # so that the rule matters
     for pooling, expected in ((Pooling.MAXIMUM, max(halves)), (Pooling.MEAN, sum(halves) / 2)):
@@ -135,10 +137,11 @@ def test_a_pair_longer_than_the_window_counts_by_the_best_of_its_windows_or_thei
         assert one.raw == pytest.approx(logit_of(folder, QUERY, TEXTS[0]), abs=1e-5)
         assert windowed.raw == pytest.approx(expected, abs=1e-5)
         assert windowed.calibrated == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-6)
-        assert (narrow.windowed, narrow.unscored, narrow.cut_queries) == (1, 0, 0)
+        assert narrow.windows([(prepared, (0,)), (prepared, (0, 1, 2))]) == [1, 2]
+        assert narrow.windows([]) == []
 
 
-def test_a_question_may_fill_half_the_window_and_what_is_beyond_is_cut_counted_and_said(folder, caplog):
+def test_a_question_may_fill_half_the_window_and_what_is_beyond_is_cut_and_said(folder, caplog):
     reranker = CrossEncoder(folder, "tiny", 128, Compute(threads=1))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     half = (128 - tokenizer.num_special_tokens_to_add(pair=True)) // 2
@@ -149,8 +152,19 @@ def test_a_question_may_fill_half_the_window_and_what_is_beyond_is_cut_counted_a
     prepared = [reranker.prepare(query, [chunk], [0]) for query in (whole, f"{whole} tower")]
     found = reranker.score([(p, (0,)) for p in prepared])
     assert [score.raw for score in found] == pytest.approx([logit_of(folder, whole, "tall")] * 2, abs=1e-5)
-    assert reranker.cut_queries == 1
+    assert [reranker.query_tokens(p) for p in prepared] == [(half, half), (half + pieces, half)]
     assert caplog.messages == [f"'tiny': a question of {half + pieces} tokens is cut to {half}, half the window"]
+
+
+def test_the_pipeline_can_tell_that_it_reads_in_windows_and_the_logits_of_each_are_to_be_had(reranker, folder):
+    assert isinstance(reranker, WindowedReranker)
+    prepared = reranker.prepare(QUERY, CHUNKS, range(4))
+    tokens = tokens_of(folder, QUERY, f"{TEXTS[0]} {TEXTS[1]} {TEXTS[2]}")["input_ids"].shape[1]
+    narrow = CrossEncoder(folder, "tiny", tokens - 1, Compute(threads=1))
+    one, both = narrow.window_logits([(prepared, (1,)), (prepared, (0, 1, 2))])
+    assert one == pytest.approx([logit_of(folder, QUERY, TEXTS[1])], abs=1e-5)
+    expected = [logit_of(folder, QUERY, f"{TEXTS[a]} {TEXTS[b]}") for a, b in ((0, 1), (1, 2))]
+    assert both == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_window_beyond_the_models_positions_is_refused_and_all_of_them_can_be_read(reranker, folder):
@@ -234,7 +248,7 @@ def test_pairs_of_several_queries_go_together_and_equal_inputs_are_computed_once
     assert found == [reranker.score([pair])[0].raw for pair in pairs]
 
 
-def test_a_pair_without_a_number_has_no_score_is_counted_and_spoils_no_other(fake):
+def test_a_pair_without_a_number_has_no_score_and_spoils_no_other(fake):
     reranker = CrossEncoder("nowhere", "fake", 128, Compute(threads=1))
     prepared = reranker.prepare(QUERY, CHUNKS, range(4))
     ids = [chunk.first for chunk in prepared.chunks]
@@ -242,7 +256,6 @@ def test_a_pair_without_a_number_has_no_score_is_counted_and_spoils_no_other(fak
     found = reranker.score([(prepared, c) for c in ((0,), (1,), (0, 1), (2,))])
     assert [math.isnan(score.raw) for score in found] == [False, True, True, False]
     assert [math.isnan(score.calibrated) for score in found] == [False, True, True, False]
-    assert reranker.unscored == 2
 
 
 @pytest.mark.parametrize("kind", ["bert", "cased_bert", "roberta"])
@@ -270,7 +283,7 @@ def test_ids_of_another_tokenizer_are_not_looked_up(folder, reranker):
 
 
 def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):
-    reranker = CrossEncoder(folder, "tiny", 128, Compute(threads=1))
+    reranker, windowed = CrossEncoder(folder, "tiny", 128, Compute(threads=1)), False
     chance = random.Random(0)
     kinds = [
         "tower high ",
@@ -289,11 +302,11 @@ def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):
         words = ["".join(chance.choices(kinds, k=chance.choice([0, 1, size]))) for _ in range(4)]
         chunks = [Chunk(n, "d", n, 0, len(text), text, 1) for n, text in enumerate(words[1:])]
         prepared = reranker.prepare(words[0], chunks, range(3))
+        windowed |= reranker.windows([(prepared, (2, 0, 1))]) != [1]
         for score in reranker.score([(prepared, c) for c in ((), (0,), (2, 0, 1))]):
             assert math.isfinite(score.raw)
             assert 0 <= score.calibrated <= 1
-    assert reranker.unscored == 0
-    assert reranker.windowed > 0
+    assert windowed
 
 
 def test_a_folder_without_a_cross_encoder_is_refused_in_one_sentence(tmp_path):

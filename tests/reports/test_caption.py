@@ -122,6 +122,29 @@ def test_how_many_pairs_were_computed_is_said_in_all_outputs(tmp_path):
     assert sentence in page_text(tmp_path / "page.html", summary)
 
 
+def test_what_was_not_scored_or_not_read_at_once_or_in_full_is_said_by_method_in_all_outputs(tmp_path):
+    lost = {"pairs_unscored": 1234, "selection_windows": 3, "question_tokens_cut": 145}
+    methods = {
+        "a": result(0.5, 400, **lost),
+        "b": result(0.5, 400, selection_windows=1),
+        "c": result(0.5, 400, pairs_unscored=1),
+    }
+    summary = summarise([row(number, methods, answers=LONG) for number in range(2)])
+    sentences = (
+        "Pairs that could not be scored, and so not be chosen: 2,468 of a, 2 of c."
+        " Selections scored in several windows: 2 of a."
+        " Questions of which the reranker read the beginning alone: 2 of a."
+    )
+    assert f"method's call. {sentences} ROUGE-L" in markdown_table(summary)
+    assert sentences in " ".join(printed(summary).split())
+    assert sentences in page_text(tmp_path / "page.html", summary)
+
+
+def test_where_all_was_scored_and_read_nothing_is_said_of_it():
+    said = caption(summarise(ONE))
+    assert all(words not in said for words in ("could not be scored", "several windows", "beginning alone"))
+
+
 def test_where_nothing_was_scored_nothing_is_said_of_pairs():
     none = result(0.5, 0, source="none", pairs=0, pairs_computed=0)
     assert "computed" not in caption(summarise([row(0, {"m": none}, answers=LONG)]))
