@@ -39,11 +39,11 @@ from corag_ray.memo import Memo
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.pair_logits import BATCH_POSITIONS
 from corag_ray.models.torch_setup import Compute, go_offline
-from corag_ray.names import EMBEDDERS
 from corag_ray.prepare import prepare_weights
 from corag_ray.scoring import ScoringContext, score_pairs
 from corag_ray.settling import settle
 from corag_ray.types import Chunk, Combination, Question
+from jobs.untrained_cross_encoder import untrained
 
 SEARCHES = 100
 WINDOW = 512
@@ -120,17 +120,6 @@ def main(
         "memo": memo_figures(ours, traffic[0]),
     }
     print(json.dumps(figures))
-
-
-def untrained(folder: Path, config: Config) -> Path:
-    """The embedder's checkpoint with a new head of one output."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, set_seed
-
-    set_seed(0)
-    source = EMBEDDERS[config.embedder].folder()
-    AutoModelForSequenceClassification.from_pretrained(source, num_labels=1).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
-    return folder
 
 
 def draw_traffic(config: Config, root: Path, limit: int) -> list[Traffic]:

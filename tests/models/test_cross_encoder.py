@@ -178,11 +178,13 @@ def test_a_window_beyond_the_models_positions_is_refused_and_all_of_them_can_be_
     assert score.raw == pytest.approx(logit_of(folder, "a", text), abs=1e-5)
 
 
-def test_threads_at_once_get_the_scores_of_one(reranker):
+def test_threads_at_once_get_the_scores_of_one_whatever_each_asks(reranker):
     expected = scores(reranker, COMBINATIONS)
+    mixtures = [random.Random(n).choices(range(len(COMBINATIONS)), k=1 + n % 8) for n in range(40)]
     with ThreadPoolExecutor(max_workers=8) as threads:
-        found = list(threads.map(lambda _: scores(reranker, COMBINATIONS), range(8)))
-    assert found == [expected] * 8
+        found = list(threads.map(lambda mixture: scores(reranker, [COMBINATIONS[n] for n in mixture]), mixtures))
+    for mixture, own in zip(mixtures, found, strict=True):
+        assert [score.raw for score in own] == pytest.approx([expected[n].raw for n in mixture], abs=1e-5)
 
 
 def test_threads_at_once_never_compute_at_once_and_none_of_their_counts_is_lost(fake):
@@ -282,7 +284,7 @@ def test_ids_of_another_tokenizer_are_not_looked_up(folder, reranker):
     assert asked == [ChunkTokenizer.load(folder).key]
 
 
-def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):
+def test_no_text_breaks_the_scorer_every_value_is_in_0_to_1_and_is_the_same_alone(folder):
     reranker, windowed = CrossEncoder(folder, "tiny", 128, Compute(threads=1)), False
     chance = random.Random(0)
     kinds = [
@@ -303,9 +305,12 @@ def test_no_text_breaks_the_scorer_and_every_value_is_in_0_to_1(folder):
         chunks = [Chunk(n, "d", n, 0, len(text), text, 1) for n, text in enumerate(words[1:])]
         prepared = reranker.prepare(words[0], chunks, range(3))
         windowed |= reranker.windows([(prepared, (2, 0, 1))]) != [1]
-        for score in reranker.score([(prepared, c) for c in ((), (0,), (2, 0, 1))]):
+        pairs = [(prepared, c) for c in ((), (0,), (2, 0, 1))]
+        found = reranker.score(pairs)
+        for pair, score in zip(pairs, found, strict=True):
             assert math.isfinite(score.raw)
             assert 0 <= score.calibrated <= 1
+            assert number % 10 or score.raw == pytest.approx(reranker.score([pair])[0].raw, abs=1e-5)
     assert windowed
 
 
