@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +82,8 @@ class CrossEncoder:
         self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
         self._stored = None if stored is None else self._inputs.stored_ids(stored)
         self._pooling = pooling
-        self._lock = threading.Lock()  # for the padding's counter, and two forward passes at once take longer than two
+        # Two forward passes at once take longer than two, and torch keeps memory and threads for each thread that asks.
+        self._reader = ThreadPoolExecutor(max_workers=1)
         self.calibrated = calibration.calibrated if calibration else sigmoid
         self.name = name
 
@@ -116,10 +117,10 @@ class CrossEncoder:
         Raises:
             MemoryLimitError: the memory does not hold half a batch.
         """
-        with self._lock:
-            windows = self._windows(pairs)
-            distinct = {item.key: item for own in windows for item in own}
-            logits = dict(zip(distinct, self._logits.of([*distinct.values()], self._batch_positions), strict=True))
+        windows = self._windows(pairs)
+        distinct = {item.key: item for own in windows for item in own}
+        found = self._reader.submit(self._logits.of, [*distinct.values()], self._batch_positions).result()
+        logits = dict(zip(distinct, found, strict=True))
         return [[logits[item.key] for item in own] for own in windows]
 
     def windows(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[int]:
