@@ -38,7 +38,8 @@ from corag_ray.scoring import SCORE_DECIMALS
 from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
 from corag_ray.types import Combination
-from jobs.train_reranker import TEST_PART, part_of
+from jobs.document_parts import part_of_question
+from jobs.train_reranker import PARTS, TEST_PART
 
 TOKENS = 2000
 CANDIDATES = 60
@@ -92,7 +93,7 @@ def draw(config: Config, root: Path, ours: CrossEncoder) -> Iterator[Drawn]:
     dataset, folder = open_corpus(root, config)
     ensure_index(config, dataset, folder)
     index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
-    questions = [question for question in dataset.questions if part_of(question) == TEST_PART]
+    questions = [question for question in dataset.questions if part_of_question(question, PARTS) == TEST_PART]
     random.Random(0).shuffle(questions)
     for question in questions:
         [hits] = index.first_stage.search([question.text], CANDIDATES)

@@ -8,7 +8,6 @@ other.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections import defaultdict
@@ -41,10 +40,13 @@ from corag_ray.names import EMBEDDERS, GENERATORS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.types import Chunk, Combination, Question
+from jobs.document_parts import part_of_document, part_of_question
 
 SIZES = (1, 2, 3)
 """Chunks of the combinations that are drawn: two of each size a question, one with evidence and one without."""
 BINS = 10
+HALVES = 2
+"""One to fit on, one to judge on."""
 READ_BY_DEFAULT_MAPPING = {"bm25"}
 """Rerankers whose curve reads the default mapping of the raw score, as their classes say."""
 Floats = NDArray[np.float64]
@@ -125,14 +127,16 @@ def score_set(
 ) -> int:
     """Add the scores of a set's combinations to the samples; returns how many of its questions gave some."""
     chance = random.Random(0)
-    asked = [(question, half) for question in dataset.questions if (half := half_of_question(question)) is not None]
+    asked = [
+        (question, half) for question in dataset.questions if (half := part_of_question(question, HALVES)) is not None
+    ]
     asked = asked[:: max(1, len(asked) // limit)][:limit]  # from all over the file: it may be sorted by document
     used = 0
     for question, half in asked:
         [hits] = index.first_stage.search([question.text], 60)
         rows = [row for row, _ in hits]
         found = [(row, chunk) for row, chunk in zip(rows, index.store.take(rows), strict=True)]
-        found = [(row, chunk) for row, chunk in found if half_of(chunk.doc_id) == half]
+        found = [(row, chunk) for row, chunk in found if part_of_document(chunk.doc_id, HALVES) == half]
         chunks = [chunk for _, chunk in found]
         drawn = draw(chunks, question, chance)
         used += bool(drawn)
@@ -146,17 +150,6 @@ def score_set(
                 sample.default.append(score.calibrated)
                 sample.relevant.append(relevant)
     return used
-
-
-def half_of(doc_id: str) -> int:
-    """0 or 1, by a hash of the id."""
-    return hashlib.sha256(doc_id.encode()).digest()[0] % 2
-
-
-def half_of_question(question: Question) -> int | None:
-    """The half that holds all documents of its evidence; None where there is no such half, or no evidence."""
-    halves = {half_of(evidence.span.doc_id) for evidence in question.evidence}
-    return halves.pop() if len(halves) == 1 else None
 
 
 def draw(chunks: Sequence[Chunk], question: Question, chance: random.Random) -> list[tuple[Combination, bool]]:

@@ -35,6 +35,7 @@ from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
 from corag_ray.types import Chunk, Question
+from jobs.document_parts import part_of_document, part_of_question
 
 PARTS, TEST_PART = 5, 0
 """Documents are parted by a hash of their ids; the questions of one part judge, those of the others train."""
@@ -73,7 +74,9 @@ def main(
     config = settle(load_config(None, {"dtype": "float32", "plan": {"threads": threads}}))
     prepare_weights(config)
     asked = [one for name in data.split(",") for one in draw(name, config, limit, root)]
-    training, test = ([one for one in asked if (part_of(one.question) == TEST_PART) is test] for test in (False, True))
+    training, test = (
+        [one for one in asked if (part_of_question(one.question, PARTS) == TEST_PART) is test] for test in (False, True)
+    )
     pairs = [pair for one in training for pair in pairs_of(one)]
     if not pairs or not test:
         raise DataError("no question of one part has evidence among its candidates: raise --limit, or name more data.")
@@ -102,25 +105,15 @@ def draw(name: str, config: Config, limit: int, root: Path) -> Iterator[Asked]:
     dataset, folder = open_corpus(root, config)
     ensure_index(config, dataset, folder)
     index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
-    questions = [question for question in dataset.questions if part_of(question) is not None]
+    questions = [question for question in dataset.questions if part_of_question(question, PARTS) is not None]
     places = np.linspace(0, len(questions) - 1, min(limit, len(questions))).astype(int)
     questions = [questions[place] for place in places]
     for question, hits in zip(questions, index.first_stage.search([q.text for q in questions], 60), strict=True):
         found = index.store.take([row for row, _ in hits])
-        candidates = [chunk for chunk in found if part_of_document(chunk.doc_id) == part_of(question)][:RANKED]
+        part = part_of_question(question, PARTS)
+        candidates = [chunk for chunk in found if part_of_document(chunk.doc_id, PARTS) == part][:RANKED]
         holds = [any(covers(chunk, item) for item in question.evidence) for chunk in candidates]
         yield Asked(question, candidates, holds)
-
-
-def part_of_document(doc_id: str) -> int:
-    """0 to 4, by a hash of the id."""
-    return hashlib.sha256(doc_id.encode()).digest()[0] % PARTS
-
-
-def part_of(question: Question) -> int | None:
-    """The part that holds all documents of its evidence; None where there is no such part, or no evidence."""
-    parts = {part_of_document(evidence.span.doc_id) for evidence in question.evidence}
-    return parts.pop() if len(parts) == 1 else None
 
 
 def pairs_of(asked: Asked) -> list[tuple[str, str, float]]:

@@ -20,6 +20,7 @@ from corag_ray.models.calibration import (
 )
 from corag_ray.types import Chunk, Evidence, Question, Span
 from jobs import fit_calibration as job
+from jobs.document_parts import part_of_document, part_of_question
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -131,11 +132,11 @@ def test_half_of_the_drawn_combinations_hold_evidence_each_size_once_and_no_chun
 
 
 def test_a_question_counts_only_where_all_its_evidence_is_in_one_half():
-    halves = {job.half_of(f"d{n}"): f"d{n}" for n in range(50)}
+    halves = {part_of_document(f"d{n}", 2): f"d{n}" for n in range(50)}
     evidence = {half: Evidence(Span(halves[half], 0, 1)) for half in (0, 1)}
-    assert job.half_of_question(Question("q", "?", evidence=(evidence[1], evidence[1]))) == 1
-    assert job.half_of_question(Question("q", "?", evidence=(evidence[0], evidence[1]))) is None
-    assert job.half_of_question(Question("q", "?")) is None
+    assert part_of_question(Question("q", "?", evidence=(evidence[1], evidence[1])), 2) == 1
+    assert part_of_question(Question("q", "?", evidence=(evidence[0], evidence[1])), 2) is None
+    assert part_of_question(Question("q", "?"), 2) is None
 
 
 def test_a_version_rises_with_the_curve_and_stays_with_it():
