@@ -68,7 +68,7 @@ class CrossEncoder:
         """
         checkpoint = load_checkpoint(folder, name, max_tokens, compute, remote_code)
         tokenizer = checkpoint.tokenizer
-        self._inputs = PairInputs(tokenizer, checkpoint.max_tokens)
+        self._inputs = PairInputs(tokenizer, max_tokens)
         shape = getattr(checkpoint.model, "config", None)
         typed = getattr(shape, "type_vocab_size", 0) > 1 and "token_type_ids" in tokenizer.model_input_names
         pads = (getattr(shape, "pad_token_id", None), tokenizer.pad_token_id, 0)  # the model looks for its own

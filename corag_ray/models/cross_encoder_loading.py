@@ -21,11 +21,10 @@ DAMAGED = (SafetensorError, UnpicklingError, EOFError)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A cross-encoder, loaded: `model` gives one logit for what `tokenizer` makes of a pair, up to `max_tokens`."""
+    """A cross-encoder, loaded: `model` gives one logit for what `tokenizer` makes of a pair."""
 
     model: torch.nn.Module
     tokenizer: Any
-    max_tokens: int
 
 
 def load_checkpoint(
@@ -54,7 +53,7 @@ def load_checkpoint(
             f"'{name}': the model in {folder} reads at most {positions} tokens, so max_tokens cannot be {max_tokens}."
         )
     _check_tokenizer(folder, name, model, tokenizer)
-    return Checkpoint(model.eval(), tokenizer, max_tokens)
+    return Checkpoint(model.eval(), tokenizer)
 
 
 def _load(folder: Path, name: str, max_tokens: int, dtype: torch.dtype, remote_code: bool) -> tuple[Any, Any]:

@@ -58,7 +58,7 @@ def fake(folder, monkeypatch):
     """The sums, in place of a checkpoint; the tokenizer is the tiny model's."""
     model, tokenizer = Sums(), AutoTokenizer.from_pretrained(folder)
     model.sizes = []
-    monkeypatch.setattr(cross_encoder, "load_checkpoint", lambda *_: Checkpoint(model, tokenizer, 128))
+    monkeypatch.setattr(cross_encoder, "load_checkpoint", lambda *_: Checkpoint(model, tokenizer))
     return model
 
 
