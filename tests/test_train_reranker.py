@@ -1,22 +1,70 @@
 """What a reranker is trained on, and which save a killed training goes on from."""
 
-from corag_ray.types import Chunk, Question
-from jobs.train_reranker import Asked, last_whole_save, pairs_of
+import random
 
-CHUNKS = [Chunk(n, "d", n, 0, 1, f"text {n}", 1) for n in range(7)]
+import pytest
+
+from corag_ray.types import Chunk, Evidence, Question, Span
+from jobs.train_reranker import EXCERPT, RIGHT, Asked, evenly, excerpt, last_whole_save, lesson_of
+
+CHUNKS = [Chunk(n, "d", n, 10 * n, 10 * n + 6, f"text {n}", 1) for n in range(7)]
 
 
 def asked(*holding):
     return Asked(Question("q", "why?"), CHUNKS, [n in holding for n in range(7)])
 
 
-def test_the_highest_chunk_with_evidence_stands_against_the_three_highest_without():
-    expected = [("text 2", 1.0), ("text 0", 0.0), ("text 1", 0.0), ("text 3", 0.0)]
-    assert pairs_of(asked(2, 5)) == [("why?", text, label) for text, label in expected]
+def lesson(*holding, seed=0):
+    return lesson_of(asked(*holding), random.Random(seed))
+
+
+def test_the_highest_chunk_with_evidence_stands_against_the_two_highest_without_and_one_of_the_others():
+    others = set()
+    for seed in range(30):
+        found = lesson(2, 5, seed=seed)
+        assert (found.question, found.texts[:3]) == ("why?", ["text 2", "text 0", "text 1"])
+        assert found.labels == [RIGHT, 0.0, 0.0, 0.0]
+        others.add(found.texts[3])
+    assert others == {"text 3", "text 4", "text 6"}
+
+
+def test_a_lesson_of_few_candidates_is_short():
+    found = lesson_of(Asked(Question("q", "why?"), CHUNKS[:2], [False, True]), random.Random(0))
+    assert (found.texts, found.labels) == (["text 1", "text 0"], [RIGHT, 0.0])
 
 
 def test_a_question_without_evidence_or_without_anything_else_teaches_nothing():
-    assert pairs_of(asked()) == pairs_of(asked(*range(7))) == []
+    assert lesson() is lesson(*range(7)) is None
+
+
+@pytest.mark.parametrize("place", [0, 300, 590, 610, 1400, 1940])
+def test_an_excerpt_holds_the_marked_answer_wherever_it_stands(place):
+    text = "." * place + "<answer>" + "." * (2000 - place - 8)
+    chunk = Chunk(1, "d", 0, 100, 2100, text, 1)
+    answer = Span("d", 100 + place, 100 + place + 8)
+    evidence = (Evidence(Span("d", 100, 2100), answer),)
+    other = Chunk(2, "d", 1, 2100, 2103, "???", 1)
+    starts = set()
+    for seed in range(20):
+        drawn = random.Random(seed)
+        one = lesson_of(Asked(Question("q", "?", evidence=evidence), [other, chunk], [False, True]), drawn)
+        assert len(one.texts[0]) == EXCERPT and "<answer>" in one.texts[0]
+        starts.add(one.texts[0].index("<answer>"))
+    assert len(starts) > 1 or place == 0
+
+
+def test_an_excerpt_is_drawn_from_all_of_a_chunk_and_a_short_chunk_is_read_whole():
+    chunk = Chunk(1, "d", 0, 0, 1400, "".join(f"{n:04}" for n in range(350)), 1)
+    found = [excerpt(chunk, None, random.Random(seed)) for seed in range(200)]
+    assert {len(text) for text in found} == {EXCERPT} and all(text in chunk.text for text in found)
+    starts = [chunk.text.index(text[:8]) for text in found]
+    assert min(starts) < 80 and max(starts) > 720
+    assert excerpt(CHUNKS[0], Span("d", 0, 2), random.Random(0)) == "text 0"
+
+
+def test_questions_are_taken_from_all_over():
+    assert evenly(range(101), 5) == [0, 25, 50, 75, 100]
+    assert evenly([3, 1, 2], 9) == [3, 1, 2]
 
 
 def test_training_goes_on_from_the_newest_save_that_was_written_whole(tmp_path):
