@@ -41,6 +41,8 @@ from jobs.document_parts import part_of_document, part_of_question
 
 Item = TypeVar("Item")
 
+LEARNED_FROM = ("squad-v1.1-part", "selqa")
+"""Data sets with licences that allow it."""
 PARTS, TEST_PART = 5, 0
 """Documents are parted by a hash of their ids; the questions of one part judge, those of the others train."""
 RANKED = 20
@@ -78,9 +80,9 @@ class Asked:
 
 
 def main(
-    data: Annotated[
-        str, typer.Option(help="Data sets, parted by commas; their licences must allow it.")
-    ] = "squad-v1.1-part,selqa",
+    data: Annotated[str, typer.Option(help="Data sets, parted by commas; their licences must allow it.")] = ",".join(
+        LEARNED_FROM
+    ),
     limit: Annotated[int | None, typer.Option(min=20, help="Questions a set; all unless given.")] = None,
     judged: Annotated[int, typer.Option(min=1, help="Questions a set that are ranked at the end, at most.")] = 150,
     epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the questions.")] = 1.0,

@@ -1,0 +1,80 @@
+"""What the benchmark of rerankers asks, and what it computes from ranks."""
+
+import pytest
+
+from corag_ray.types import Chunk, Evidence, Question, Score, Span
+from jobs.bench_rerankers import figures, questions_to_ask, ranked, reciprocal_rank, table_of
+from jobs.document_parts import part_of_document
+from jobs.train_reranker import LEARNED_FROM, PARTS, TEST_PART
+
+CHUNKS = [Chunk(n, "d", n, 10 * n, 10 * n + 9, f"text {n}", 1) for n in range(12)]
+
+
+def question(doc_id, place=0):
+    return Question(f"q {doc_id}", "why?", evidence=(Evidence(Span(doc_id, 10 * place, 10 * place + 9)),))
+
+
+class Raw:
+    """A reranker whose raw scores are given by candidate; None has no score."""
+
+    def __init__(self, *raw):
+        self.raw = raw
+
+    def prepare(self, query, candidates, rows):
+        assert [chunk.chunk_id for chunk in candidates] == list(rows)
+        return query
+
+    def score(self, pairs):
+        return [Score(self.raw[place], 0.5) for _, (place,) in pairs]
+
+
+def test_of_a_set_that_is_learned_from_only_the_documents_kept_back_are_asked():
+    questions = [question(f"d{n}") for n in range(60)]
+    kept = questions_to_ask(LEARNED_FROM[0], questions, 60, 0)
+    assert 0 < len(kept) < 30
+    assert all(part_of_document(one.evidence[0].span.doc_id, PARTS) == TEST_PART for one in kept)
+    assert len(questions_to_ask("another-set", questions, 60, 0)) == 60
+
+
+def test_questions_without_evidence_are_not_asked_and_a_limit_draws_by_the_seed():
+    questions = [question("d"), Question("q", "why?"), question("e"), question("f")]
+    assert {one.question_id for one in questions_to_ask("set", questions, 9, 0)} == {"q d", "q e", "q f"}
+    drawn = {tuple(one.question_id for one in questions_to_ask("set", questions, 2, seed)) for seed in range(9)}
+    assert len(drawn) > 1 and all(len(one) == 2 for one in drawn)
+
+
+def test_the_highest_raw_score_comes_first_ties_as_they_came_and_what_has_none_last():
+    raw = Raw(0.5, float("nan"), 2.0, 0.5)
+    assert ranked(raw, Question("q", "?"), CHUNKS[:4], range(4)) == [2, 0, 3, 1]
+
+
+def test_the_reciprocal_rank_is_that_of_the_first_evidence_and_zero_beyond_the_tenth():
+    assert reciprocal_rank(question("d", 0), CHUNKS) == 1.0
+    assert reciprocal_rank(question("d", 3), CHUNKS) == 0.25
+    assert reciprocal_rank(question("d", 10), CHUNKS) == 0.0
+
+
+def test_figures_compare_the_same_questions():
+    ranks = {"fusion": [1.0, 0.5, 0.0], "bm25": [0.5, 0.5, 0.5], "pooled_embedding": [0.0] * 3, "mine": [1.0] * 3}
+    report = figures(ranks, {"mine": 7.0}, 0)
+    rows = report["rerankers"]
+    assert (rows["fusion"]["mrr"], rows["mine"]["mrr"], rows["mine"]["pairs_per_s"]) == (0.5, 1.0, 7.0)
+    assert rows["mine"]["above"]["fusion"]["mean"] == 0.5
+    assert rows["mine"]["above"]["bm25"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
+    assert set(rows["fusion"]["above"]) == {"bm25", "pooled_embedding"}
+    assert rows["fusion"]["low"] < 0.5 < rows["fusion"]["high"]
+
+
+def test_one_question_has_no_interval():
+    report = figures({"fusion": [1.0], "bm25": [1.0], "pooled_embedding": [1.0]}, {}, 0) | {
+        "questions": 1,
+        "holding": 1,
+    }
+    assert report["rerankers"]["bm25"]["low"] is None
+    assert table_of("set", report).row_count == 3
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_same_seed_gives_the_same_figures(seed):
+    ranks = {name: [1.0, 0.2, 0.0, 0.5] for name in ("fusion", "bm25", "pooled_embedding")}
+    assert figures(ranks, {}, seed) == figures(ranks, {}, seed)
