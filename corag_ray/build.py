@@ -162,6 +162,8 @@ def chunk_tokenizers(config: Config) -> dict[str, ChunkTokenizer]:
 
 def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
     """A reranker, loaded, with what its class takes."""
+    if name in config.cross_encoders:
+        return build_cross_encoder(config, name, index)
     made: Reranker[Any]
     make = functools.partial(reranker_class(config, name), calibration=calibration_of(config, name))
     match name:
@@ -173,8 +175,6 @@ def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIn
             made = make(index.lexical, index.store.total_cost / len(index.store))
         case "query_likelihood":
             made = make(look_up("generator", config.generation.model, GENERATORS).folder(), compute(config))
-        case _:
-            made = build_cross_encoder(config, name, index)
     return made
 
 

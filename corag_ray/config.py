@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -128,35 +128,45 @@ class PolicyTreeStrategy(Section):
         return _changed(PRESETS[self.preset], self.changes)
 
 
-def _without_switches(values: Any, *, place: str = "'chunking.{}'") -> Any:
-    """Parameters as they came, none of them true or false: pydantic would read the numbers 1 and 0 from those.
+def _exact(values: Any, *, kind: type, what: str = "", path: str = "") -> Any:
+    """Parameters of the dataclass `kind`, each of its field's very type: pydantic would read 1 from true, 7 from "7".
 
-    Its strict mode would not: it refuses a mapping in place of a dataclass.
+    Its strict mode for the whole would refuse a mapping in place of a dataclass. What is no mapping, and names that are
+    no field, are left for pydantic to refuse. `what` and `path` stand before the name in a complaint.
     """
-    for name, value in values.items() if isinstance(values, Mapping) else ():
-        if isinstance(value, bool):
-            raise ConfigError(f"{place.format(name)} is no switch, but {str(value).lower()} was found.")
-    return values
+    if not isinstance(values, Mapping):
+        return values
+    hints, known = get_type_hints(kind), {field.name for field in dataclasses.fields(kind)}
+    return {
+        name: _exact_value(v, hints[name], what, f"{path}{name}") if name in known else v for name, v in values.items()
+    }
 
 
-_token_vectors_without_switches = partial(_without_switches, place="'token_vectors.{}'")
+def _exact_value(value: Any, kind: Any, what: str, place: str) -> Any:
+    """The value; a whole number as a fraction where one may stand."""
+    if isinstance(value, bool):
+        raise ConfigError(f"{what}'{place}' is no switch, but {str(value).lower()} was found.")
+    try:
+        return TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ConfigError(f"{what}{value_problem(place, error.errors()[0])}") from error
+
+
+_exact_chunking = partial(_exact, kind=Chunking, path="chunking.")
+_exact_token_vectors = partial(_exact, kind=TokenVectorFormat, path="token_vectors.")
 
 _Params = TypeVar("_Params")
 
 
 def _changed(defaults: _Params, changes: Mapping[str, Any]) -> _Params:
     """A frozen dataclass of parameters with some of them changed, checked as text from outside."""
-    values = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(cast(Any, defaults))}
+    known = [field.name for field in dataclasses.fields(cast(Any, defaults))]
     for name in changes:
-        if name not in values:
-            raise unknown_name("search parameter", name, values)
-    _without_switches(changes, place="search parameter '{}'")
-    try:
-        return TypeAdapter(type(defaults)).validate_python(values | {**changes})
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"search parameter {value_problem(place, first)}") from error
+        if name not in known:
+            raise unknown_name("search parameter", name, known)
+    exact = _exact(changes, kind=type(defaults), what="search parameter ")
+    changed: _Params = dataclasses.replace(cast(Any, defaults), **exact)
+    return changed
 
 
 MethodName = Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,59}$")]
@@ -215,7 +225,7 @@ class CrossEncoderFolder(Section):
     model: str | None = None
     folder: UserPath
     max_tokens: int = Field(default_factory=_window_tokens, ge=8, strict=True)
-    pooling: Literal["maximum", "mean"] = "maximum"
+    pooling: Literal["maximum", "mean", "soft_maximum"] = "maximum"
 
 
 class Server(Section):
@@ -231,7 +241,7 @@ class Server(Section):
     tokenizer: UserPath | None = None
     context_window: int = Field(ge=1, strict=True)
     key_variable: str = "OPENAI_API_KEY"
-    timeout_s: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
+    timeout_s: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False, strict=True)
     attempts: int = Field(5, ge=1, strict=True)
     concurrency: int = Field(8, ge=1, le=256, strict=True)
 
@@ -253,7 +263,7 @@ class Generation(Section):
     `model` also is the model of query likelihood, and counts tokens where no `server` is asked.
     """
 
-    enabled: bool = True
+    enabled: bool = Field(True, strict=True)
     max_new_tokens: int = Field(48, ge=1, strict=True)
     prompt: str = "seed"
     model: str = "smollm2"
@@ -269,7 +279,7 @@ class Plan(Section):
     select_actors: int = Field(1, ge=1, strict=True)
     generate_actors: int = Field(1, ge=1, strict=True)
     embed_actors: int = Field(1, ge=1, strict=True)
-    cpus_an_actor: float = Field(0.5, ge=0.001, allow_inf_nan=False)
+    cpus_an_actor: float = Field(0.5, ge=0.001, allow_inf_nan=False, strict=True)
     threads: int = Field(2, ge=1, le=1024, strict=True)
 
 
@@ -292,14 +302,14 @@ class Config(Section):
     dataset: str = "sample"
     limit: int | None = Field(None, ge=1, strict=True)
     seed: int = Field(0, ge=0, strict=True)
-    deterministic: bool = False
+    deterministic: bool = Field(False, strict=True)
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     budget_tokens: int = Field(512, ge=1, strict=True)
     group_size: int = Field(24, ge=1, strict=True)
-    max_failed_share: float = Field(0.05, ge=0, le=1)
+    max_failed_share: float = Field(0.05, ge=0, le=1, strict=True)
     embedder: str = "minilm"
-    token_vectors: Annotated[TokenVectorFormat, BeforeValidator(_token_vectors_without_switches)] = TokenVectorFormat()
-    chunking: Annotated[Chunking, BeforeValidator(_without_switches)] = Chunking()
+    token_vectors: Annotated[TokenVectorFormat, BeforeValidator(_exact_token_vectors)] = TokenVectorFormat()
+    chunking: Annotated[Chunking, BeforeValidator(_exact_chunking)] = Chunking()
     retrieval: Retrieval = Retrieval()
     generation: Generation = Generation()
     cross_encoders: dict[MethodName, CrossEncoderFolder] = Field(default_factory=dict)
@@ -332,3 +342,17 @@ class Config(Section):
         left_out: dict[str, Any] = dict.fromkeys(("plan", "memo", "limit", "max_failed_share", "remote_code"), True)
         left_out |= {"generation": {"server": NO_NUMBERS_OF_A_SERVER}, "cross_encoders": asked}
         return self.model_dump(mode="json", exclude=left_out)
+
+    @property
+    def publishable(self) -> dict[str, Any]:
+        """All of it, as JSON values, but of models' folders and the memo's file the name alone: manifests are shared.
+
+        Where they lie is the user's own affair, and what is in them is told by the fingerprint.
+        """
+        values = self.model_dump(mode="json")
+        for entry in values["cross_encoders"].values():
+            entry["folder"] = Path(entry["folder"]).name
+        for section, key in ((values["generation"]["server"], "tokenizer"), (values["memo"], "path")):
+            if section is not None and section[key] is not None:
+                section[key] = Path(section[key]).name
+        return values

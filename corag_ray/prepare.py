@@ -6,8 +6,17 @@ from corag_ray.config import Config
 from corag_ray.core.exhaustive import ExhaustiveParams, check_number
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.memo import ScoreFile
-from corag_ray.models.paper_rerankers import PAPER_RERANKERS
-from corag_ray.names import EMBEDDERS, GENERATORS, RERANKERS, asked_cross_encoders, look_up, reranker_class, runs_code
+from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
+from corag_ray.names import (
+    EMBEDDERS,
+    GENERATORS,
+    RERANKERS,
+    asked_cross_encoders,
+    look_up,
+    paper_row,
+    reranker_class,
+    runs_code,
+)
 from corag_ray.prompts import PROMPTS
 from corag_ray.settling import compute
 
@@ -17,7 +26,8 @@ def prepare_weights(config: Config) -> None:
 
     Raises:
         ConfigError: an unknown embedder, generator, prompt or reranker (the message suggests the nearest), a folder
-            that is not there or holds code that is not allowed, or an exhaustive search of too many combinations.
+            that is not there, holds code that is not allowed or a model that is not the one of the paper's that it is
+            said to be, or an exhaustive search of too many combinations.
         DataError: the file of the memo cannot be used.
         MissingModelError: a package of weights is not installed, or one of the paper's rerankers has no folder.
     """
@@ -70,5 +80,8 @@ def _check_cross_encoders(config: Config) -> None:
         look_up(f"reranker of methods.{method_name}", name, known)
     for name in asked_cross_encoders(config):
         runs_code(config, name)
-        if not config.cross_encoders[name].folder.is_dir():
-            raise ConfigError(f"cross_encoders: '{name}': there is no folder {config.cross_encoders[name].folder}.")
+        row, folder = paper_row(config, name), config.cross_encoders[name].folder
+        if not folder.is_dir():
+            raise ConfigError(f"cross_encoders: '{name}': there is no folder {folder}.")
+        if row is not None:
+            check_checkpoint(name, folder, row)

@@ -2,8 +2,9 @@
 
 Two combinations of about 2,000 of the model's tokens a question: its highest candidates without evidence, and in the
 last place, which truncation never reaches, its evidence or else the next candidate without. Both are scored in windows,
-pooled by either rule, and cut at the window. The figures are, by side, how often their scores differ by more than is
-rounded away, and how often the evidence raises the score. Asked are questions that `jobs.train_reranker` keeps back.
+pooled by each rule of `Pooling`, and cut at the window. The figures are, by side, how often their scores differ by more
+than is rounded away, and how often the evidence raises the score above that of the chunk in its place: by these a rule
+is chosen. Asked are questions that `jobs.train_reranker` keeps back.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 (1) Fuzzed inputs (empty, of 50,000 characters, control characters, mixed scripts, lone surrogates) are scored in
 company and each alone, in float32 and, where the processor multiplies it, in bfloat16. (2) Threads score different
-mixtures of the same pairs at once for `--seconds`, while the resident memory is watched. Scores are compared as values
+mixtures of the same pairs at once for `--seconds`, while the resident memory is watched: in the second half it must not
+grow. In the first it does, since the allocator keeps what batches of new shapes needed. Scores are compared as values
 in 0..1. Without `--model` the checkpoint is all-MiniLM-L6-v2 with a head as it is drawn: neither proof depends on what
 the head has learned.
 """
@@ -58,7 +59,12 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 5e-3}
 MIXTURE, MIXED_PAIRS = 16, 64
 """Pairs a call of a thread, at most, and the pairs that the mixtures are drawn from."""
 FLAT = 0.05
-"""Growth of the resident memory after the first quarter, as a share of it, that the allocator explains."""
+"""Growth of the resident memory in the second half, as a share of it, that the allocator explains.
+
+Seen over 40 seconds of eight threads, one of them computing: resident from 653 MiB to 687 within 21 seconds and no more
+until the end, while what glibc's heap holds in use stayed within 178 to 191 MiB; its free part grew from 39 to 67, and
+to give that back (malloc_trim) left 624 resident.
+"""
 TOKENS_A_SECOND = 1000.0
 """Of MiniLM's shape, a thread."""
 TOKENS_AN_INPUT, TOKENS_A_HUGE_INPUT = 60, 15_000
@@ -192,6 +198,8 @@ def check_threads(
         ]
         time.sleep(seconds / 4)
         quarter = _resident_mib()
+        time.sleep(seconds / 4)
+        half = _resident_mib()
         time.sleep(max(0.0, deadline - time.monotonic()))
         end = _resident_mib()
         done = [one.result() for one in running]
@@ -204,8 +212,10 @@ def check_threads(
         "first_error": next((attempts.first for attempts, _ in done if attempts.first), None),
         "unequal": unequal,
         "resident_mib_at_a_quarter": round(quarter, 1),
+        "resident_mib_at_half": round(half, 1),
         "resident_mib_at_the_end": round(end, 1),
-        "holds": errors == unequal == 0 and end <= quarter * (1 + FLAT),
+        "growth_in_the_second_half": round(end / half - 1, 4),
+        "holds": errors == unequal == 0 and end <= half * (1 + FLAT),
     }
 
 

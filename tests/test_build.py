@@ -1,11 +1,13 @@
 """A configuration becomes objects that work together: what a server without a tokenizer folder is asked."""
 
+import functools
 import json
 
 import pytest
 from models import tiny_models
 from models.openai_server import completion, serving
 
+from corag_ray import build, names
 from corag_ray.build import build_answerer, build_embedder, build_selector, build_tokenizer
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
@@ -20,6 +22,29 @@ TEA = "Tea came to Britain in the 1660s. It was dear at first, and only the cour
 BYTES = {"en": TEA, "zh": "茶叶在十七世纪传入英国。起初价格昂贵，只有宫廷才喝。"}  # 26 characters of 3 bytes
 DATA = Dataset("tea", tuple(Document(*item) for item in BYTES.items()), (), 0, "c0", "q0")
 BUDGET, SIZE, CHARACTER = 100, 40, 3
+
+
+class Handed:
+    """A cross-encoder that notes with what it is made."""
+
+    memoised, order_sensitive, monotone = False, True, False
+
+    def __init__(self, folder, name, max_tokens, compute, **others):
+        self.folder, self.name, self.others = folder, name, others
+
+
+def test_a_cross_encoders_class_and_curve_are_looked_up_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(names, "CROSS_ENCODER", f"{__name__}:Handed")
+    asked = []
+    for look_up in (names.reranker_class, names.calibration_of):
+        told = functools.partial(lambda real, *given: asked.append(real.__name__) or real(*given), look_up)
+        monkeypatch.setattr(build, look_up.__name__, told)
+    method = {"strategy": {"kind": "ranked"}, "reranker": "mine"}
+    entry = {"folder": str(tmp_path), "model": None}
+    config = Config.model_validate({"methods": {"m": method}, "cross_encoders": {"mine": entry}})
+    made = build._build_reranker(config, "mine", None, None)
+    assert (made.folder, made.name) == (tmp_path, "mine")
+    assert sorted(asked) == ["calibration_of", "reranker_class"]
 
 
 def config_of(url, budget=BUDGET):

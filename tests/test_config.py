@@ -1,6 +1,7 @@
 """The schema: its defaults, and the values that it refuses with their place."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,8 @@ def test_a_bad_value_is_refused_with_its_place_and_what_was_found(tmp_path, text
         ("dtype: half", "'dtype': unknown value 'half'; Known: auto, bfloat16, float32."),
         (
             "cross_encoders: {m: {folder: f, pooling: mena}}",
-            "'cross_encoders.m.pooling': unknown value 'mena'; did you mean 'mean'? Known: maximum, mean.",
+            "'cross_encoders.m.pooling': unknown value 'mena'; did you mean 'mean'? "
+            "Known: maximum, mean, soft_maximum.",
         ),
         ("profile: gpu", "'profile': unknown value 'gpu'; Known: local."),
         ("profile: 'a\n\n b'", "'profile': unknown value 'a b'; Known: local."),
@@ -162,6 +164,58 @@ def test_values_that_do_not_go_together_are_refused(tmp_path, text, words):
 )
 def test_true_and_false_are_no_numbers(tmp_path, text, place):
     assert refusal(tmp_path, text) == f"FILE: {place} is no switch, but true was found."
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ('token_vectors: {up_to_mb: "7"}', "'token_vectors.up_to_mb': input should be a valid integer, found '7'."),
+        ("token_vectors: {up_to_mb: 7.0}", "'token_vectors.up_to_mb': input should be a valid integer, found '7.0'."),
+        ('chunking: {size_tokens: "64"}', "'chunking.size_tokens': input should be a valid integer, found '64'."),
+        ("chunking: {overlap_tokens: 8.0}", "'chunking.overlap_tokens': input should be a valid integer, found '8.0'."),
+        ('max_failed_share: "0.1"', "'max_failed_share': input should be a valid number, found '0.1'."),
+        ('plan: {cpus_an_actor: "1"}', "'plan.cpus_an_actor': input should be a valid number, found '1'."),
+        ("deterministic: 1", "'deterministic': input should be a valid boolean, found '1'."),
+        ('generation: {enabled: "no"}', "'generation.enabled': input should be a valid boolean, found 'no'."),
+        (
+            'methods: {m: {strategy: {kind: beam, changes: {width: "4"}}}}',
+            "'methods.m.strategy': search parameter 'width': input should be a valid integer, found '4'.",
+        ),
+        (
+            'methods: {m: {strategy: {kind: policy_tree, changes: {exploration: "2.4"}}}}',
+            "'methods.m.strategy': search parameter 'exploration': input should be a valid number, found '2.4'.",
+        ),
+        (
+            server(timeout_s="9"),
+            "'generation.server.timeout_s': input should be a valid number, found '9'.",
+        ),
+    ],
+)
+def test_a_number_or_a_switch_is_not_read_from_a_text_nor_from_another_kind_of_number(tmp_path, text, refused):
+    assert refusal(tmp_path, text) == f"FILE: {refused}"
+
+
+def test_a_manifest_names_models_folders_and_the_memos_file_without_their_places(tmp_path):
+    values = {
+        "cross_encoders": {"m": {"folder": str(tmp_path / "models" / "mine")}},
+        "generation": {
+            "server": {
+                "base_url": "http://h/v1",
+                "model": "m",
+                "context_window": 9,
+                "tokenizer": str(tmp_path / "models" / "tok"),
+            }
+        },
+        "memo": {"path": str(tmp_path / "memo.sqlite")},
+    }
+    config = Config.model_validate(values)
+    shown = config.publishable
+    assert shown["cross_encoders"]["m"]["folder"] == "mine"
+    assert shown["generation"]["server"]["tokenizer"] == "tok"
+    assert shown["memo"]["path"] == "memo.sqlite"
+    assert str(tmp_path) not in json.dumps(shown)
+    assert config.cross_encoders["m"].folder == tmp_path / "models" / "mine"
+    assert Config().publishable == Config().model_dump(mode="json")
 
 
 def test_a_whole_number_is_a_number_where_a_fraction_could_stand():

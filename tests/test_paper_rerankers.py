@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -10,14 +11,15 @@ from models import tiny_models
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, dynamic_module_utils
 
 from corag_ray.build import build_cross_encoder
-from corag_ray.config import Config
+from corag_ray.config import Config, CrossEncoderFolder
 from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.identity import run_fingerprint
 from corag_ray.models.calibration import Calibration
 from corag_ray.models.packaged import PackagedModel
-from corag_ray.models.paper_rerankers import PAPER_RERANKERS
+from corag_ray.models.pair_inputs import Pooling
+from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
 from corag_ray.names import calibrations
 from corag_ray.prepare import prepare_weights
 from corag_ray.types import Chunk, Document, Question
@@ -130,12 +132,17 @@ def test_a_folder_without_a_row_has_a_window_of_512_as_ever_and_no_bound_of_ours
 
 
 def test_the_windows_of_a_combination_are_pooled_as_its_entry_says_and_by_the_maximum_unless_it_does(xlm_roberta):
-    entries = ({}, {"pooling": "maximum"}, {"pooling": "mean"})
+    entries = ({}, {"pooling": "maximum"}, {"pooling": "mean"}, {"pooling": "soft_maximum"})
     made = [build_cross_encoder(config("mine", xlm_roberta, max_tokens=40, **entry), "mine") for entry in entries]
     [logits] = made[0].window_logits([(made[0].prepare(QUERY, CHUNKS, range(len(CHUNKS))), (0, 1))])
     assert len(logits) > 1
     found = [scores(reranker, [(0, 1)])[0].raw for reranker in made]
-    assert found == pytest.approx([max(logits), max(logits), sum(logits) / len(logits)], abs=1e-5)
+    soft = math.log(sum(map(math.exp, logits)) / len(logits))
+    assert found == pytest.approx([max(logits), max(logits), sum(logits) / len(logits), soft], abs=1e-5)
+
+
+def test_an_entry_may_name_every_rule_of_pooling():
+    assert get_args(CrossEncoderFolder.model_fields["pooling"].annotation) == tuple(rule.value for rule in Pooling)
 
 
 def test_a_folder_whose_model_reads_less_than_the_row_says_is_refused(xlm_roberta):
@@ -215,6 +222,69 @@ def test_code_beside_a_row_that_has_none_is_another_model(with_code):
     assert message == f"'bge_base': {with_code} comes with code, which BAAI/bge-reranker-base has not: " + (
         "it holds another model."
     )
+
+
+def with_configuration(folder, **values):
+    """A folder that holds no more than what a checkpoint says of itself."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_row_whose_folder_holds_another_architecture_is_refused_before_anything_is_loaded(name, tmp_path):
+    folder = with_configuration(tmp_path / "bert", model_type="bert", num_hidden_layers=12)
+    assert refusal(prepare_weights, row_config(name, folder)) == (
+        f"'{name}': the model in {folder} is of type bert, and {PAPER_RERANKERS[name].hub_id} of type xlm-roberta: "
+        "take that one's folder, or strike `model` out and choose another name."
+    )
+    prepare_weights(config("mine", folder))  # which is said to be nothing
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_a_row_with_code_whose_folder_has_none_is_refused_though_it_is_allowed(name, xlm_roberta):
+    run = row_config(name, xlm_roberta, {PAPER_RERANKERS[name].hub_id: COMMIT})
+    assert refusal(prepare_weights, run) == (
+        f"'{name}': {xlm_roberta} comes without code, which {PAPER_RERANKERS[name].hub_id} has: it holds another model."
+    )
+
+
+def test_a_folder_of_a_rows_architecture_and_another_size_is_one_warning_and_its_own_size_none(tmp_path, caplog):
+    small = with_configuration(tmp_path / "small", model_type="xlm-roberta", num_hidden_layers=2, vocab_size=800)
+    prepare_weights(row_config("bge_base", small))
+    assert caplog.messages == [
+        f"'bge_base': the model in {small} is not BAAI/bge-reranker-base, it has 2 layers for 12 and 800 tokens for "
+        "250,002: its scores are another model's"
+    ]
+    caplog.clear()
+    large = with_configuration(tmp_path / "large", model_type="xlm-roberta", num_hidden_layers=24, vocab_size=250002)
+    prepare_weights(row_config("bge_large", large))
+    assert caplog.messages == []
+    prepare_weights(row_config("bge_base", large))
+    assert [message.partition("it has ")[2] for message in caplog.messages] == [
+        "24 layers for 12: its scores are another model's"
+    ]
+
+
+def test_the_size_of_a_checkpoint_with_code_is_compared_too(tmp_path, caplog):
+    for name, layers, tokens in (("jina_v1_turbo", 6, 61056), ("gte_multilingual", 12, 250048)):
+        told = {"auto_map": {"AutoConfig": "own.Own"}, "num_hidden_layers": layers}
+        hub_id = PAPER_RERANKERS[name].hub_id
+        folders = [with_configuration(tmp_path / f"{name}{n}", **told, vocab_size=n) for n in (tokens, 9)]
+        for folder in folders:
+            (folder / "own.py").write_text("")
+            prepare_weights(row_config(name, folder, {hub_id: COMMIT}))
+        [message] = caplog.messages
+        assert f"is not {hub_id}, it has 9 tokens for {tokens:,}: " in message
+        caplog.clear()
+
+
+@pytest.mark.parametrize("content", [None, b"[]", b"\xff{"])
+def test_a_folder_that_says_nothing_of_itself_is_left_to_loading(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_bytes(content)
+    check_checkpoint("bge_base", tmp_path, PAPER_RERANKERS["bge_base"])
+    check_checkpoint("jina_v1_turbo", tmp_path, PAPER_RERANKERS["jina_v1_turbo"])
 
 
 def test_code_that_fails_is_one_sentence_with_the_version_of_transformers(tmp_path):

@@ -61,6 +61,7 @@ def test_an_identity_changes_with_weights_window_pooling_dtype_mode_libraries_an
         identity(crossed(copy_of(folder, "2"))),
         identity(crossed(folder, max_tokens=256)),
         identity(crossed(folder, pooling="mean")),
+        identity(crossed(folder, pooling="soft_maximum")),
         identity(crossed(folder, dtype="bfloat16")),
         identity(crossed(folder, deterministic=True)),
         identity(Config.model_validate(LIKELY | {"dtype": "float32"})),

@@ -113,7 +113,7 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
         "calibrations": {name: curve and asdict(curve) for name, curve in calibrations(config).items()},
     }
     fingerprint = run_fingerprint(config, dataset)
-    manifest = make_manifest(experiment.name, fingerprint, config.model_dump(mode="json"), **facts)
+    manifest = make_manifest(experiment.name, fingerprint, config.publishable, **facts)
     with open_run(config, dataset, folder) as writer:  # held to the end: nothing of another run is written in between
         begin_session(folder, manifest)
         run_missing(config, dataset, experiment.index_folder, writer, answering)

@@ -2,6 +2,7 @@
 
     versions/N/token_ids-KEY/ids.npy        the ids of all chunks in row order, int32, [tokens]
     versions/N/token_ids-KEY/offsets.npy    where each chunk begins in them, int64, [chunks + 1]
+    versions/N/token_ids-KEY/sha256         of KEY and both files: ids are numbers, and wrong ones look like right ones
 
 KEY is the tokenizer's (`ChunkTokenizer`): models that share one share the ids, and another one never reads them, nor
 does the same one under another version of its library. Of a tokenizer that reads a text otherwise behind another one
@@ -10,6 +11,7 @@ there are the ids of that too, by `KEY-later`.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,14 +32,14 @@ from corag_ray.models.protocols import IdArray, TokenIds
 
 _log = logging.getLogger(__name__)
 
-IDS, OFFSETS = "ids.npy", "offsets.npy"
+IDS, OFFSETS, CHECKSUM = "ids.npy", "offsets.npy", "sha256"
 CHUNKS_A_CALL = 512
 """So many are tokenised at once, at most: it bounds the memory, about 100 bytes a token while it lasts."""
 
 
 def holds_token_ids(version: Path, key: str) -> bool:
-    """Whether the version's chunks are there as ids of the tokenizer of this key."""
-    return _folder(version, key).is_dir()
+    """Whether the version's chunks are there as ids of the tokenizer of this key; without a checksum, nobody knows."""
+    return (_folder(version, key) / CHECKSUM).is_file()
 
 
 def write_token_ids(
@@ -63,8 +65,11 @@ def write_token_ids(
         arrays = _arrays(store, tokenizer, rows, earlier, advance or (lambda done, total: None))
         sizes = _write_flat(scratch / IDS, arrays)
         np.save(scratch / OFFSETS, np.cumsum([0, *sizes], dtype=np.int64))
-        for name in (IDS, OFFSETS):
+        (scratch / CHECKSUM).write_text(_checksum(scratch, tokenizer.key), "ascii")
+        for name in (IDS, OFFSETS, CHECKSUM):
             to_disk(scratch / name)
+        if target.is_dir():  # by an earlier version of this package, without a checksum
+            shutil.rmtree(target)
         put_in_place(scratch, target)
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)  # a full disk gets its room back
@@ -75,8 +80,10 @@ def write_token_ids(
 def open_token_ids(version: Path, key: str, chunks: int) -> TokenIds:
     """The ids that `write_token_ids` wrote for so many chunks, mapped into memory.
 
+    They are read once from end to end, for their checksum: about a second for each GB.
+
     Raises:
-        DataError: they are not there, damaged, or of other chunks.
+        DataError: they are not there, not as they were written, or of another number of chunks.
     """
     folder = _folder(version, key)
     try:
@@ -86,8 +93,12 @@ def open_token_ids(version: Path, key: str, chunks: int) -> TokenIds:
             raise ValueError(f"{IDS} or {OFFSETS} does not belong to {CHUNKS}")
         if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
             raise ValueError(f"{OFFSETS} does not belong to {IDS}")
+        if (folder / CHECKSUM).read_text("ascii") != _checksum(folder, key):
+            raise ValueError(f"{IDS} or {OFFSETS} is not as it was written")
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{folder} is damaged, delete that folder: {str(error)[:200]}") from error
+        raise DataError(
+            f"{folder} is damaged, delete that folder: {str(error)[:200]}; the next run makes it anew."
+        ) from error
 
     def of_rows(rows: Sequence[int]) -> list[IdArray]:
         return [np.array(ids[offsets[row] : offsets[row + 1]]) for row in rows]
@@ -97,6 +108,15 @@ def open_token_ids(version: Path, key: str, chunks: int) -> TokenIds:
 
 def _folder(version: Path, key: str) -> Path:
     return version / f"token_ids-{key}"
+
+
+def _checksum(folder: Path, key: str) -> str:
+    """64 hex digits, of both files by their content, and of the key that their folder should bear."""
+    whole = hashlib.sha256(key.encode())
+    for name in (IDS, OFFSETS):
+        with (folder / name).open("rb") as content:
+            hashlib.file_digest(content, lambda: whole)
+    return whole.hexdigest()
 
 
 def _taken_over(version: Path, store: ChunkStore, key: str) -> tuple[Rows, TokenIds | None]:

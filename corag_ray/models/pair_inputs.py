@@ -30,17 +30,27 @@ class Pooling(enum.Enum):
 
     The maximum is the default: a combination is worth what its best window shows, so a window of irrelevant chunks
     takes nothing from one that answers the question (MaxP: Dai and Callan, SIGIR 2019). The mean does take from it,
-    which is what a reader who is misled by noise would have.
+    which is what a reader who is misled by noise would have. The soft maximum lies between the two: the logarithm of
+    the mean of the scores' exponentials. Every window changes it, so what stands in one that is not the best still
+    counts, and the best dominates: one window d below it counts e^-d as much, so that 7 below, little of it outlasts
+    the rounding of scores; and one that lies far above n - 1 others gives its own score less log n.
     """
 
     MAXIMUM = "maximum"
     MEAN = "mean"
+    SOFT_MAXIMUM = "soft_maximum"
 
     def pooled(self, raw: Sequence[float]) -> float:
         """One score; NaN where any window has none, since the others do not show the whole."""
         if not all(map(math.isfinite, raw)):
             return math.nan
-        return max(raw) if self is Pooling.MAXIMUM else math.fsum(raw) / len(raw)
+        if self is Pooling.MEAN:
+            return math.fsum(raw) / len(raw)
+        best = max(raw)
+        if self is Pooling.MAXIMUM:
+            return best
+        # Taken off before, the best one leaves exponentials within 0..1, however large the scores are.
+        return best + math.log(math.fsum(math.exp(own - best) for own in raw) / len(raw))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

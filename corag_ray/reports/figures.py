@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import logging
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -22,6 +26,20 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "D", "^", "v")  # one fewer than the colours: colour and mark together repeat after thirty
 _GREY = "#808080"  # readable on white and on black
 _INK = "#1f2328"  # turned into the page's own text colour by `svg_text`
+_FALLBACKS = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Microsoft YaHei",
+    "SimHei",
+    "Arial Unicode MS",
+)
+"""Fonts, by the systems that have them, for what matplotlib's own has not: Chinese names of methods above all."""
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": _INK,
     "axes.labelcolor": _INK,
@@ -29,7 +47,6 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
-    "font.family": "sans-serif",
     "font.size": 10,
     "svg.fonttype": "none",
     "svg.hashsalt": "corag_ray",
@@ -39,10 +56,12 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": _INK,
 }
 
+_log = logging.getLogger(__name__)
+
 
 def quality_figure(summary: Summary) -> Figure:
     """ROUGE-L (set) and evidence recall against context tokens: one point a method, bars for the 95 % intervals."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_style()):
         figure = _figure(height_inches=6.4)
         panels = figure.subplots(2, 1, sharex=True)
         _quality_panel(panels[0], summary, "rouge_set.rougeL")
@@ -53,7 +72,7 @@ def quality_figure(summary: Summary) -> Figure:
 
 def latency_figure(summary: Summary) -> Figure:
     """Mean latency by stage, one stacked bar a method, the total at its end."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_style()):
         methods = summary.methods[::-1]  # bars grow upwards: the first method belongs on top
         figure = _figure(height_inches=1.2 + 0.36 * max(1, len(methods)))
         axes = figure.subplots()
@@ -80,15 +99,40 @@ def latency_figure(summary: Summary) -> Figure:
 
 
 def svg_text(figure: Figure, prefix: str) -> str:
-    """The figure as an inline SVG element: real text, the page's own text colour, element ids behind `prefix`."""
+    """The figure as an inline SVG element: real text in the page's own font and colour, element ids behind `prefix`.
+
+    So the reader's browser draws the characters; the fonts here tell how much room they take.
+    """
     stream = io.StringIO()
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_style()), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    for one in told:
+        if str(one.message).startswith("Glyph "):  # matplotlib's, one a character and drawing
+            _warn_of_missing_glyphs()
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     svg = stream.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]+", r"font: \1 inherit", svg)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]+", r"font-size: \1", svg)  # as older matplotlibs write it
+    svg = re.sub(r" font-family: [^;\"]+;?", "", svg)
     # Two figures on one page use the same ids (`axes_1`), and a reference would find the wrong one.
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+
+
+def _style() -> dict[Any, Any]:
+    """With the fallbacks among the fonts that are there: matplotlib complains of every other."""
+    present = set(font_manager.fontManager.get_font_names())
+    return _STYLE | {"font.family": ["sans-serif", *(name for name in _FALLBACKS if name in present)]}
+
+
+@functools.cache
+def _warn_of_missing_glyphs() -> None:
+    """Once a process: a name may stand in every figure."""
+    _log.warning(
+        "no font here has all characters of the methods' names, so labels in figures may overlap: install one of %s",
+        ", ".join(_FALLBACKS[:4]),
+    )
 
 
 def _figure(height_inches: float) -> Figure:

@@ -13,7 +13,7 @@ from corag_ray.batch import estimate
 from corag_ray.batch.experiment import REPORT, SUMMARY, TABLE, Experiment, run_experiment
 from corag_ray.batch.folder_lock import locked
 from corag_ray.batch.row_writer import ROWS, open_row_writer
-from corag_ray.config import Config
+from corag_ray.config import Config, Memo
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import CoragError, DataError, RowError
 from corag_ray.evaluation.make_row import make_row
@@ -94,6 +94,15 @@ def test_figures_and_manifest_say_what_evidence_is_missing_and_what_could_be_cov
     assert manifest["fingerprint"] == run_fingerprint(CONFIG, DATA)
     assert manifest["index"]["chunks"] == 3
     assert manifest["rerankers"] == {"late_interaction": {"order_sensitive": False, "monotone": True}}
+
+
+def test_a_manifest_and_the_report_show_where_nothing_of_the_users_lies(tmp_path):
+    experiment = opened(tmp_path, memo=Memo(path=tmp_path / "kept" / "memo.sqlite"))
+    run(experiment)
+    manifest = (experiment.run_folder / MANIFEST).read_text("utf-8")
+    assert json.loads(manifest)["config"]["memo"]["path"] == "memo.sqlite"
+    report = (experiment.run_folder / REPORT).read_text("utf-8")
+    assert str(tmp_path / "kept") not in manifest + report
 
 
 def test_table_and_report_say_how_much_could_be_covered_and_which_methods_were_scored_blind_to_order(tmp_path):

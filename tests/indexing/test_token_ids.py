@@ -215,6 +215,62 @@ def test_files_that_do_not_belong_together_are_refused_with_their_folder(tmp_pat
         open_token_ids(version, "0123456789abcdef", 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("ids.npy", lambda ids: np.where(ids == 70_000, 2**31 - 1, ids)),  # no model has a vector for it
+        ("ids.npy", lambda ids: ids - 9),
+        ("ids.npy", lambda ids: ids[::-1]),  # as many, and each a word: another index's, say
+        ("offsets.npy", lambda offsets: offsets[[0, 0, 2, 3, 4]]),
+    ],
+)
+def test_files_that_belong_together_and_are_not_as_they_were_written_are_refused(tmp_path, name, damage):
+    version, store = built(tmp_path, [*BEFORE, Document("c", "stone")])
+    write_token_ids(version, store, Counting())
+    path = version / "token_ids-0123456789abcdef" / name
+    content = np.load(path)
+    np.save(path, damage(content).astype(content.dtype))
+    with pytest.raises(DataError) as found:
+        open_token_ids(version, "0123456789abcdef", len(store))
+    assert str(found.value) == (
+        f"{path.parent} is damaged, delete that folder: ids.npy or offsets.npy is not as it was written; "
+        "the next run makes it anew."
+    )
+
+
+def test_a_file_that_is_cut_short_is_refused_likewise(tmp_path):
+    version, store = built(tmp_path)
+    write_token_ids(version, store, Counting())
+    for name in ("ids.npy", "offsets.npy"):
+        path = version / "token_ids-0123456789abcdef" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-4])
+        with pytest.raises(DataError, match=r"damaged, delete that folder: .*; the next run makes it anew\.$"):
+            open_token_ids(version, "0123456789abcdef", 3)
+        path.write_bytes(whole + b"more")
+        with pytest.raises(DataError, match=r"damaged, delete that folder: .*; the next run makes it anew\.$"):
+            open_token_ids(version, "0123456789abcdef", 3)
+        path.write_bytes(whole)
+    open_token_ids(version, "0123456789abcdef", 3)
+
+
+def test_a_folder_that_bears_another_tokenizers_key_is_refused(tmp_path):
+    version, store = built(tmp_path)
+    write_token_ids(version, store, Counting())
+    (version / "token_ids-0123456789abcdef").rename(version / f"token_ids-{'f' * 16}")
+    with pytest.raises(DataError, match="is not as it was written"):
+        open_token_ids(version, "f" * 16, 3)
+
+
+def test_ids_of_before_there_were_checksums_count_as_none_and_are_made_again(tmp_path):
+    version, store = built(tmp_path)
+    write_token_ids(version, store, Counting())
+    (version / "token_ids-0123456789abcdef" / "sha256").unlink()
+    assert not holds_token_ids(version, "0123456789abcdef")
+    assert write_token_ids(version, store, Counting()) == 3
+    assert lists(open_token_ids(version, "0123456789abcdef", 3), [2]) == [[6, 7]]
+
+
 @pytest.mark.parametrize("content", [None, b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array"])
 @pytest.mark.parametrize("name", ["ids.npy", "offsets.npy"])
 def test_a_file_that_is_missing_or_no_array_is_refused_likewise(tmp_path, name, content):

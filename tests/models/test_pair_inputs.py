@@ -158,9 +158,26 @@ def test_the_maximum_of_the_windows_counts_or_their_mean_and_nothing_where_one_i
     assert Pooling.MAXIMUM.pooled([-3.0, 1.5, 0.0]) == 1.5
     assert Pooling.MEAN.pooled([-3.0, 1.5, 0.0]) == -0.5
     for pooling in Pooling:
-        assert pooling.pooled([2.0]) == 2.0
+        assert pooling.pooled([2.0]) == pytest.approx(2.0, abs=1e-15)
         assert math.isnan(pooling.pooled([1.0, math.nan]))
         assert math.isnan(pooling.pooled([math.nan, 1.0]))
+
+
+def test_the_soft_maximum_lies_between_mean_and_maximum_and_every_window_changes_it():
+    pooled = Pooling.SOFT_MAXIMUM.pooled
+    assert pooled([math.log(1), math.log(2), math.log(9)]) == pytest.approx(math.log(4))  # of the mean of 1, 2 and 9
+    assert pooled([3.0, 3.0, 3.0]) == pytest.approx(3.0)
+    for raw in ([-3.0, 1.5, 0.0], [0.5, 0.25], [-9.0, 9.0]):
+        assert Pooling.MEAN.pooled(raw) < pooled(raw) < Pooling.MAXIMUM.pooled(raw)
+        assert pooled([*raw[:-1], raw[-1] + 0.5]) > pooled(raw)
+        assert pooled([raw[0] + 0.5, *raw[1:]]) > pooled(raw)
+    assert pooled([-50.0, 4.0, -50.0, -50.0]) == pytest.approx(4.0 - math.log(4))
+
+
+@pytest.mark.parametrize("large", [1e4, -1e4])
+def test_the_soft_maximum_of_scores_whose_exponentials_no_float_holds_is_finite(large):
+    assert Pooling.SOFT_MAXIMUM.pooled([large, large]) == pytest.approx(large)
+    assert Pooling.SOFT_MAXIMUM.pooled([large, large - 5000.0]) == pytest.approx(large - math.log(2))
 
 
 def test_tokenizers_without_a_form_for_pairs_and_windows_without_room_are_refused(bert):

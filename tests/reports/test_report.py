@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_rows import ASKED, MANIFEST, NASTY, Page, printed, result, row
+from matplotlib.font_manager import findfont, get_font
 from rich.console import Console
 
 from corag_ray.evaluation.summarise import summarise
+from corag_ray.reports import figures
 from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
 from corag_ray.reports.html import write_report
 from corag_ray.reports.labels import spread
@@ -218,6 +220,40 @@ def test_figures_name_every_method_in_real_text_and_follow_the_page_colour():
         texts = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}text")]
         assert {"no_context", "naive", "corag"} <= set(texts)
         assert "currentColor" in svg
+
+
+def test_a_figures_text_has_the_pages_font():
+    svg = svg_text(latency_figure(SUMMARY), "p")
+    assert "font-size: 10px" in svg
+    assert "DejaVu" not in svg
+    assert "font-family" not in svg
+
+
+def lacking():
+    """A letter of a font that comes with matplotlib and not of its default one."""
+    chars = [set(get_font(findfont(name)).get_charmap()) for name in ("STIXGeneral", "DejaVu Sans")]
+    return chr(min(chars[0] - chars[1]))
+
+
+def named(method):
+    return latency_figure(summarise([row(0, {method: result(0.5, 400)})]))
+
+
+def test_a_name_that_the_default_font_lacks_takes_its_room_by_a_fallback_that_is_there(monkeypatch, caplog):
+    monkeypatch.setattr(figures, "_FALLBACKS", ("No Font Is Called This", "STIXGeneral"))
+    assert lacking() in svg_text(named(lacking()), "p")
+    assert caplog.messages == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_name_that_no_font_has_stands_in_the_page_all_the_same_after_one_warning(monkeypatch, caplog):
+    monkeypatch.setattr(figures, "_FALLBACKS", ())
+    figures._warn_of_missing_glyphs.cache_clear()
+    name = f"a {lacking()} b"
+    for _ in range(2):
+        assert name in svg_text(named(name), "p")
+    [message] = caplog.messages
+    assert message.startswith("no font here has all characters of the methods' names")
 
 
 def test_two_figures_share_no_element_id():
