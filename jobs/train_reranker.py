@@ -14,7 +14,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -41,6 +41,9 @@ from jobs.document_parts import part_of_document, part_of_question
 
 Item = TypeVar("Item")
 
+FIGURES = "figures.json"
+"""What the job printed last, in the trained folder."""
+
 LEARNED_FROM = ("squad-v1.1-part", "selqa")
 """Data sets with licences that allow it."""
 PARTS, TEST_PART = 5, 0
@@ -52,13 +55,25 @@ HIGHEST, DRAWN = 2, 1
 EXCERPT = 600
 """Characters of a chunk that training reads, about 130 tokens."""
 MAX_TOKENS = 512
-QUESTIONS_A_STEP = 8
-FROZEN_LAYERS = 2
-"""The lowest layers and the vocabulary stay as they are, which saves a quarter of the time. With the lower half frozen,
-535 questions taught the model nothing."""
 RIGHT = 10.0
 """ListNet aims at the softmax of the labels: all but nothing of it then lies on the candidate with evidence."""
 PAIRS_A_SECOND = 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the model learns, but for what it learns from: passes over the questions, and what each step does.
+
+    The lowest layers and the vocabulary stay as they are, which saves a quarter of the time. With the lower half
+    frozen, 535 questions taught the model nothing.
+    """
+
+    passes: float
+    peak_learning_rate: float
+    seed: int
+    questions_a_step: int = 8
+    frozen_layers: int = 2
+    characters_of_an_excerpt: int = EXCERPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +128,13 @@ def main(
         f"{pairs} pairs of {len(lessons)} questions, {len(test)} to judge: about {duration_text(seconds)}.", flush=True
     )
     compute_of(config).apply()
-    model = train(lessons, config, out, epochs=epochs, learning_rate=learning_rate, seed=seed)
+    recipe = Recipe(epochs, learning_rate, seed)
+    model = train(lessons, config, out, recipe)
     first_stage = [rank_evidence(one.question.evidence, one.candidates) for one in test]
     reranked = [rank_evidence(one.question.evidence, ranked(model, one)) for one in test]
     figures = {
         "data": data.split(","),
+        "recipe": asdict(recipe),
         "questions": len(lessons),
         "pairs": pairs,
         "questions_judged": len(test),
@@ -126,7 +143,7 @@ def main(
         "mrr_best_possible": round(float(np.mean([any(one.holds) for one in test])), 4),
         "folder": str(out),
     }
-    (out / "figures.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    (out / FIGURES).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(figures))
 
 
@@ -177,46 +194,38 @@ def excerpt(chunk: Chunk, answer: Span | None, drawn: random.Random) -> str:
     return chunk.text[start : start + EXCERPT]
 
 
-def train(
-    lessons: Sequence[Lesson],
-    config: Config,
-    out: Path,
-    *,
-    epochs: float,
-    learning_rate: float,
-    seed: int,
-) -> Any:
+def train(lessons: Sequence[Lesson], config: Config, out: Path, recipe: Recipe) -> Any:
     """The trained sentence-transformers cross-encoder, saved to `out`."""
     from datasets import Dataset as Table
     from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import ListNetLoss
     from transformers import set_seed
 
-    set_seed(seed)  # the head is drawn at loading
+    set_seed(recipe.seed)  # the head is drawn at loading
     model = CrossEncoder(str(EMBEDDERS[config.embedder].folder()), num_labels=1, max_length=MAX_TOKENS, device="cpu")
     bert = model.model.bert
-    for module in [bert.embeddings, *bert.encoder.layer[:FROZEN_LAYERS]]:
+    for module in [bert.embeddings, *bert.encoder.layer[: recipe.frozen_layers]]:
         module.requires_grad_(False)
     columns = {
         "question": [lesson.question for lesson in lessons],
         "texts": [lesson.texts for lesson in lessons],
         "labels": [lesson.labels for lesson in lessons],
     }
-    recipe = json.dumps([columns, epochs, learning_rate, seed, QUESTIONS_A_STEP, FROZEN_LAYERS])
-    saves = out.with_name(f"{out.name}-training-{hashlib.sha256(recipe.encode()).hexdigest()[:8]}")
+    told = json.dumps([columns, asdict(recipe)])
+    saves = out.with_name(f"{out.name}-training-{hashlib.sha256(told.encode()).hexdigest()[:8]}")
     saves.mkdir(parents=True, exist_ok=True)
     arguments = CrossEncoderTrainingArguments(
         output_dir=str(saves),
-        num_train_epochs=epochs,
-        per_device_train_batch_size=QUESTIONS_A_STEP,
-        learning_rate=learning_rate,
+        num_train_epochs=recipe.passes,
+        per_device_train_batch_size=recipe.questions_a_step,
+        learning_rate=recipe.peak_learning_rate,
         warmup_steps=0.1,
         lr_scheduler_type="linear",
         save_steps=50,
         save_total_limit=1,
         logging_steps=20,
         report_to="none",
-        seed=seed,
+        seed=recipe.seed,
         use_cpu=True,
     )
     loss = ListNetLoss(model)
