@@ -10,7 +10,7 @@ from typing import Any
 
 from corag_ray import pipeline
 from corag_ray.config import Config, Method
-from corag_ray.identity import reranker_identities
+from corag_ray.identity import reranker_identities, weights_hash
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.token_ids import holds_token_ids, open_token_ids
 from corag_ray.indexing.versions import IndexSpec
@@ -85,6 +85,7 @@ def build_cross_encoder(config: Config, name: str, index: OpenIndex | None = Non
         remote_code=runs_code(config, name),
         stored=None if index is None else functools.partial(_stored_ids, index),
         pooling=Pooling(entry.pooling),
+        int8=weights_hash(entry.folder) if entry.is_int8 else None,
     )
 
 

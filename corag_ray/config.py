@@ -219,13 +219,20 @@ class CrossEncoderFolder(Section):
     """A folder with a sequence-classification checkpoint, and its window: of the user's own, or one of the paper's.
 
     `model` names a row of `PAPER_RERANKERS`; `max_tokens` is then its window, and may be lowered. `pooling` is what
-    makes one score of the windows of a combination that exceeds it (`models.pair_inputs.Pooling`).
+    makes one score of the windows of a combination that exceeds it (`models.pair_inputs.Pooling`). `backend` is what
+    computes: torch in the run's `dtype`, or ONNX Runtime in int8, which ranks nearly alike.
     """
 
     model: str | None = None
     folder: UserPath
     max_tokens: int = Field(default_factory=_window_tokens, ge=8, strict=True)
     pooling: Literal["maximum", "mean", "soft_maximum"] = "maximum"
+    backend: Literal["torch", "onnx_int8"] = "torch"
+
+    @property
+    def is_int8(self) -> bool:
+        """Whether ONNX Runtime computes, in int8 whatever the run's `dtype`."""
+        return self.backend == "onnx_int8"
 
 
 class Server(Section):
@@ -322,6 +329,8 @@ class Config(Section):
     def _known_cross_encoders(self) -> Config:
         for name, entry in self.cross_encoders.items():
             check_row(name, entry.model, entry.max_tokens)
+            if self.deterministic and name in self.rerankers and entry.is_int8:
+                raise ConfigError(f"cross_encoders.{name}: the deterministic mode takes backend torch, not onnx_int8.")
         check_allow_list(self.remote_code, {name for name, entry in self.cross_encoders.items() if not entry.model})
         return self
 

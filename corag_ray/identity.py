@@ -14,6 +14,7 @@ from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
+from corag_ray.models import onnx_logits
 from corag_ray.names import EMBEDDERS, GENERATORS, calibrations, reranker_class
 from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -73,9 +74,12 @@ def reranker_identities(config: Config) -> dict[str, str]:
         made_by = reranker_class(config, name)
         if made_by.memoised:
             own = config.cross_encoders.get(name)
-            weights = _weights_hash(own.folder) if own else GENERATORS[config.generation.model].revision
-            libraries = [(package, package_version(package)) for package in RERANKING_LIBRARIES]
-            computing = [libraries, run.dtype, run.deterministic, made_by.template_version]
+            weights = weights_hash(own.folder) if own else GENERATORS[config.generation.model].revision
+            int8 = own is not None and own.is_int8
+            packages = RERANKING_LIBRARIES + (onnx_logits.PACKAGES if int8 else ())
+            libraries = [(package, package_version(package)) for package in packages]
+            number_type = ["int8", onnx_logits.EXPORT_VERSION] if int8 else run.dtype
+            computing = [libraries, number_type, run.deterministic, made_by.template_version]
             windows = own and [own.max_tokens, own.pooling]
             identities[name] = json.dumps([made_by.__name__, weights, windows, *computing])
     return identities
@@ -91,7 +95,7 @@ def _cost_tokenizer(config: Config) -> str:
     return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
 
 
-def _weights_hash(folder: Path) -> str:
+def weights_hash(folder: Path) -> str:
     """Hash of a checkpoint's files at any depth, by name and content, but for hidden ones, which nothing loads."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -6,6 +6,7 @@ from corag_ray.config import Config
 from corag_ray.core.exhaustive import ExhaustiveParams, check_number
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.memo import ScoreFile
+from corag_ray.models.onnx_logits import check_onnx_installed
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
 from corag_ray.names import (
     EMBEDDERS,
@@ -29,7 +30,8 @@ def prepare_weights(config: Config) -> None:
             that is not there, holds code that is not allowed or a model that is not the one of the paper's that it is
             said to be, or an exhaustive search of too many combinations.
         DataError: the file of the memo cannot be used.
-        MissingModelError: a package of weights is not installed, or one of the paper's rerankers has no folder.
+        MissingModelError: a package of weights is not installed, or ONNX Runtime where it is to compute, or one of the
+            paper's rerankers has no folder.
     """
     look_up("prompt", config.generation.prompt, PROMPTS)
     _check_cross_encoders(config)
@@ -85,3 +87,5 @@ def _check_cross_encoders(config: Config) -> None:
             raise ConfigError(f"cross_encoders: '{name}': there is no folder {folder}.")
         if row is not None:
             check_checkpoint(name, folder, row)
+        if config.cross_encoders[name].is_int8:
+            check_onnx_installed(name)

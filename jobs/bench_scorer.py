@@ -2,19 +2,21 @@
 
 `python -m jobs.bench_scorer --data hotpotqa-sample --limit 3000`. The combinations are drawn evenly from what 100
 searches ask for. They are scored in blocks, each by all three sides one after the other in changing order, so that
-other work on the machine falls on all, and all three compute in the same number type. Without `--model` the checkpoint
-is all-MiniLM-L6-v2 with a head as it is drawn: time does not depend on what the head has learned.
+other work on the machine falls on all, and all three compute in the same number type. `--backend onnx_int8` adds this
+scorer in int8 by ONNX Runtime as a fourth side. Without `--model` the checkpoint is all-MiniLM-L6-v2 with a head as it
+is drawn: time does not depend on what the head has learned, but what int8 does to the order of such scores says little.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 import statistics
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +36,7 @@ from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.strategy import Candidates
 from corag_ray.core.tree import depth_first
-from corag_ray.identity import index_spec
+from corag_ray.identity import index_spec, weights_hash
 from corag_ray.memo import Memo
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.pair_logits import BATCH_POSITIONS
@@ -57,6 +59,14 @@ SETTINGS = [
 """Twelve searches of one question for the memo."""
 MEMO_CANDIDATES, MEMO_BUDGET = 20, 1024
 PAIRS_A_SECOND = 20.0
+INT8 = "onnx_int8"
+
+
+class Backend(enum.Enum):
+    """What computes our side; a configuration has the same words for it."""
+
+    TORCH = "torch"
+    ONNX_INT8 = INT8
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +104,26 @@ def main(
     limit: Annotated[int, typer.Option(min=2 * SEARCHES, help="Combinations.")] = 3000,
     model: Annotated[Path | None, typer.Option(help="Folder of a cross-encoder.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    backend: Annotated[Backend, typer.Option(help="Beside torch, time this one as well.")] = Backend.TORCH,
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
-    """Draw the traffic, time the three sides, then the memo, and print figures."""
+    """Draw the traffic, time the sides, then the memo, and print figures."""
     config = settle(load_config(None, {"dataset": data, "limit": SEARCHES, "plan": {"threads": threads}}))
     prepare_weights(config)
     go_offline()
     from transformers import AutoModelForSequenceClassification
 
-    print(f"{limit} combinations, three sides: about {duration_text(3.5 * limit / PAIRS_A_SECOND)}.", flush=True)
+    count = 3 if backend is Backend.TORCH else 4
+    seconds = (count + 0.5) * limit / PAIRS_A_SECOND
+    print(f"{limit} combinations, {count} sides: about {duration_text(seconds)}.", flush=True)
     traffic = draw_traffic(config, root, limit)
     with tempfile.TemporaryDirectory() as scratch:
         folder = model or untrained(Path(scratch), config)
         ours = CrossEncoder(folder, "ours", WINDOW, Compute(threads, dtype=config.dtype))
-        sides, queries, lengths = make_sides(folder, traffic, ours, config.dtype)
+        rerankers = {"ours": ours}
+        if backend is Backend.ONNX_INT8:
+            rerankers[INT8] = CrossEncoder(folder, INT8, WINDOW, Compute(threads), int8=weights_hash(folder))
+        sides, queries, lengths = make_sides(folder, traffic, rerankers, config.dtype)
         time_sides(sides, len(queries))
         model = AutoModelForSequenceClassification.from_pretrained(folder)
     figures = compare(sides, queries) | {
@@ -139,12 +155,12 @@ def draw_traffic(config: Config, root: Path, limit: int) -> list[Traffic]:
 
 
 def make_sides(
-    folder: Path, traffic: Sequence[Traffic], ours: CrossEncoder, dtype: str
+    folder: Path, traffic: Sequence[Traffic], rerankers: Mapping[str, CrossEncoder], dtype: str
 ) -> tuple[dict[str, Side], list[int], list[int]]:
-    """The three sides over pairs by number, each pair's query, and each pair's length in tokens.
+    """Our sides by name and the others' two over pairs by number, each pair's query, and its length in tokens.
 
-    Pairs that exceed the window are left out: the others would cut them. Our side makes its ids from texts here, as if
-    no index held them.
+    Pairs that exceed the window are left out: the others would cut them. Our sides make their ids from texts here, as
+    if no index held them.
     """
     from FlagEmbedding import FlagReranker
     from sentence_transformers import CrossEncoder as SentenceTransformersEncoder
@@ -159,20 +175,21 @@ def make_sides(
     theirs = SentenceTransformersEncoder(str(folder), max_length=WINDOW, device="cpu")
     for model in (flag.model, theirs.model):
         model.to(getattr(torch, dtype))
-    prepared: dict[int, Any] = {}
+    prepared: dict[str, dict[int, Any]] = {name: {} for name in rerankers}
 
-    def score_ours(numbers: Sequence[int]) -> list[float]:
+    def score_ours(name: str, numbers: Sequence[int]) -> list[float]:
+        ours, known = rerankers[name], prepared[name]
         chosen = [asked[fits[number]] for number in numbers]
-        for query in {query for query, _ in chosen} - prepared.keys():
-            prepared[query] = ours.prepare(traffic[query].question.text, traffic[query].chunks, [])
-        return [score.raw for score in ours.score([(prepared[query], one) for query, one in chosen])]
+        for query in {query for query, _ in chosen} - known.keys():
+            known[query] = ours.prepare(traffic[query].question.text, traffic[query].chunks, [])
+        return [score.raw for score in ours.score([(known[query], one) for query, one in chosen])]
 
     def score_theirs(numbers: Sequence[int]) -> Any:
         chosen = [texts[fits[number]] for number in numbers]
         return theirs.predict(chosen, activation_fn=torch.nn.Identity(), show_progress_bar=False)
 
     sides = {
-        "ours": Side(score_ours),
+        **{name: Side(functools.partial(score_ours, name)) for name in rerankers},
         "flag_embedding": Side(lambda numbers: flag.compute_score([list(texts[fits[number]]) for number in numbers])),
         "sentence_transformers": Side(score_theirs),
     }
@@ -195,24 +212,32 @@ def time_sides(sides: dict[str, Side], count: int) -> None:
 
 
 def compare(sides: dict[str, Side], queries: Sequence[int]) -> dict[str, Any]:
-    """Rates, ratios and agreement with FlagEmbedding; tau is the mean of the queries', each over its own pairs."""
+    """Rates, ratios and agreement with FlagEmbedding."""
     ours, flag = sides["ours"], sides["flag_embedding"]
+    figures = {
+        "pairs": len(queries),
+        "pairs_a_second": {name: round(len(queries) / side.seconds, 1) for name, side in sides.items()},
+        "times_flag_embedding": round(flag.seconds / ours.seconds, 3),
+        "times_sentence_transformers": round(sides["sentence_transformers"].seconds / ours.seconds, 3),
+        **agreement(ours, flag, queries),
+    }
+    if INT8 in sides:
+        times = round(ours.seconds / sides[INT8].seconds, 3)
+        figures[INT8] = {"times_ours": times, **agreement(sides[INT8], flag, queries)}
+    return figures
+
+
+def agreement(own: Side, other: Side, queries: Sequence[int]) -> dict[str, float]:
+    """Kendall's tau, the mean of the queries', each over its own pairs, and the share of queries with the same best."""
     by_query: dict[int, list[int]] = defaultdict(list)
     for number, query in enumerate(queries):
         by_query[query].append(number)
     taus, same = [], []
     for numbers in by_query.values():
-        own, other = ([side.scores[number] for number in numbers] for side in (ours, flag))
-        taus.append(float(kendalltau(own, other).statistic))
-        same.append(int(np.argmax(own)) == int(np.argmax(other)))
-    return {
-        "pairs": len(queries),
-        "pairs_a_second": {name: round(len(queries) / side.seconds, 1) for name, side in sides.items()},
-        "times_flag_embedding": round(flag.seconds / ours.seconds, 3),
-        "times_sentence_transformers": round(sides["sentence_transformers"].seconds / ours.seconds, 3),
-        "kendall_tau": round(statistics.fmean(taus), 4),
-        "same_top": round(statistics.fmean(same), 4),
-    }
+        scores, others = ([side.scores[number] for number in numbers] for side in (own, other))
+        taus.append(float(kendalltau(scores, others).statistic))
+        same.append(int(np.argmax(scores)) == int(np.argmax(others)))
+    return {"kendall_tau": round(statistics.fmean(taus), 4), "same_top": round(statistics.fmean(same), 4)}
 
 
 def operations(model: Any, lengths: Sequence[int]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,12 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("corag", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 settings.load_profile("corag")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of ONNX Runtime, which the extra `dev` brings, are not passed over in silence."""
+    if item.get_closest_marker("onnx") and not all(map(importlib.util.find_spec, ("onnxruntime", "onnx"))):
+        pytest.skip("ONNX RUNTIME IS NOT INSTALLED: int8 was not checked")
 
 
 @pytest.fixture(autouse=True)

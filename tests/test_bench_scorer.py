@@ -27,6 +27,19 @@ def test_rates_ratios_and_agreement_are_with_flag_embedding_query_by_query():
     assert found["same_top"] == 0.5
 
 
+def test_int8_is_a_side_of_its_own_with_its_rate_against_ours_and_its_agreement():
+    sides = {
+        "ours": side([1.0, 2.0, 3.0], 3.0),
+        "onnx_int8": side([1.0, 3.0, 2.0], 2.0),
+        "flag_embedding": side([1.0, 2.0, 3.0], 3.0),
+        "sentence_transformers": side([0.0] * 3, 3.0),
+    }
+    found = compare(sides, [0, 0, 0])
+    assert (found["kendall_tau"], found["same_top"]) == (1, 1)
+    assert found["onnx_int8"] == {"times_ours": 1.5, "kendall_tau": pytest.approx(1 / 3, abs=1e-4), "same_top": 0}
+    assert "onnx_int8" not in compare({name: one for name, one in sides.items() if name != "onnx_int8"}, [0, 0, 0])
+
+
 def test_every_side_scores_every_pair_once_and_each_comes_first_in_a_block():
     calls = []
     sides = {

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corag_ray.models.calibration import Calibration, sigmoid
 from corag_ray.models.cross_encoder_loading import load_checkpoint
 from corag_ray.models.first_token import compute_first_token_alone
 from corag_ray.models.float32_head import compute_in
+from corag_ray.models.onnx_logits import int8_forward
 from corag_ray.models.pair_inputs import TEMPLATE_VERSION, ChunkIds, PairInput, PairInputs, Pooling
-from corag_ray.models.pair_logits import BATCH_POSITIONS, PairLogits
+from corag_ray.models.pair_logits import BATCH_POSITIONS, PairLogits, torch_forward
 from corag_ray.models.protocols import IdArray, StoredIds
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
@@ -56,16 +57,20 @@ class CrossEncoder:
         remote_code: bool = False,
         stored: StoredIds | None = None,
         pooling: Pooling = Pooling.MAXIMUM,
+        int8: str | None = None,
     ) -> None:
         """Load the checkpoint; `max_tokens` is its window, special tokens included.
 
         Chunks that `stored` has by this checkpoint's very tokenizer are not tokenised but looked up by their rows.
-        `remote_code` lets the model run the folder's own code.
+        `remote_code` lets the model run the folder's own code. With `int8`, which is the hash of the folder's files,
+        ONNX Runtime computes in int8, each input alone, whatever the number type of `compute`.
 
         Raises:
-            MissingModelError: FlagEmbedding is not installed.
-            ConfigError: what `load_checkpoint` refuses, or a model that gives no number for two short texts.
+            MissingModelError: FlagEmbedding is not installed, or what `int8_forward` misses.
+            ConfigError: what `load_checkpoint` and `int8_forward` refuse, or a model that gives no number for two short
+                texts.
         """
+        compute = compute if int8 is None else replace(compute, dtype="float32")
         checkpoint = load_checkpoint(folder, name, max_tokens, compute, remote_code)
         tokenizer = checkpoint.tokenizer
         self._inputs = PairInputs(tokenizer, max_tokens)
@@ -73,13 +78,18 @@ class CrossEncoder:
         typed = getattr(shape, "type_vocab_size", 0) > 1 and "token_type_ids" in tokenizer.model_input_names
         pads = (getattr(shape, "pad_token_id", None), tokenizer.pad_token_id, 0)  # the model looks for its own
         pad_id = next(pad for pad in pads if pad is not None)
-        self._logits = PairLogits(checkpoint.model, name, self._inputs, pad_id, typed)
+        self._logits = PairLogits(torch_forward(checkpoint.model), name, self._inputs, pad_id, typed)
         probe = self._probe()
         if not remote_code:  # which may change what a class of transformers computes
             compute_first_token_alone(checkpoint.model, lambda: self._logits.check(probe))  # while it is in float32
         compute_in(checkpoint.model, compute.dtype)
         self._logits.check(probe)
-        self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
+        if int8 is not None:
+            arguments = ("input_ids", "attention_mask", "token_type_ids")[: 3 if typed else 2]
+            forward = int8_forward(checkpoint.model, name, arguments, int8, compute.threads)
+            self._logits = PairLogits(forward, name, self._inputs, pad_id, typed)
+            self._logits.check(probe)
+        self._batch_positions = 1 if compute.deterministic or int8 is not None else BATCH_POSITIONS
         self._stored = None if stored is None else self._inputs.stored_ids(stored)
         self._pooling = pooling
         # Two forward passes at once take longer than two, and torch keeps memory and threads for each thread that asks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,24 @@ Measured with MiniLM's shape in float32, combinations of one to three chunks of 
 where few inputs of unlike length leave more padding.
 """
 
-MEMORY_WORDS = ("out of memory", "can't allocate memory")
-"""How torch says that memory is out where it raises a plain RuntimeError."""
+MEMORY_WORDS = ("out of memory", "can't allocate memory", "failed to allocate memory", "bad_alloc", "bad allocation")
+"""How torch and ONNX Runtime, in any case of letters, say that memory is out where no error of its own does."""
+
+Forward = Callable[[Mapping[str, torch.Tensor]], list[float]]
+"""One forward pass: a batch's padded ids, mask and, if the model is told them, token types; one logit an input."""
 
 _log = logging.getLogger(__name__)
+
+
+def torch_forward(model: torch.nn.Module) -> Forward:
+    """The forward pass of a model of transformers with one output."""
+
+    def forward(arguments: Mapping[str, torch.Tensor]) -> list[float]:
+        with torch.inference_mode():
+            logits: Any = model(**arguments).logits
+        return [float(logit) for logit in logits[:, 0].float().tolist()]
+
+    return forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +56,9 @@ class PairLogits:
     `padding` counts the positions computed so far. `typed` says that the model is told token types.
     """
 
-    def __init__(self, model: torch.nn.Module, name: str, inputs: PairInputs, pad_id: int, typed: bool) -> None:
+    def __init__(self, forward: Forward, name: str, inputs: PairInputs, pad_id: int, typed: bool) -> None:
         """`pad_id` fills the shorter inputs: RoBERTa and its kin number positions by it."""
-        self._model, self._name, self._inputs = model, name, inputs
+        self._forward, self._name, self._inputs = forward, name, inputs
         self._pad_id, self._typed = pad_id, typed
         self.padding = Padding()
 
@@ -127,16 +141,11 @@ class PairLogits:
             "max_tokens, or run fewer processes on this machine."
         )
 
-    def _forward(self, arguments: dict[str, torch.Tensor]) -> list[float]:
-        with torch.inference_mode():
-            logits: Any = self._model(**arguments).logits
-        return [float(logit) for logit in logits[:, 0].float().tolist()]
-
 
 def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in MEMORY_WORDS)
+    return any(words in str(error).lower() for words in MEMORY_WORDS)
 
 
 def _one_line(error: Exception) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime's wheels report to their maker, unless this is set before its import
+}
 """Environment of the `local` profile; handed to every actor as well."""
 SLEEPING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Idle threads sleep: torch and FAISS each keep a pool, and spinning ones keep the others' from working.
@@ -17,7 +22,7 @@ alternate with the embedder take 495 ms without and 26 ms with it, actors that s
 
 def go_offline() -> None:
     """No hub for this process, and no progress bars of transformers' own between ours."""
-    os.environ.update(OFFLINE)  # before the first import of transformers, which reads them once
+    os.environ.update(OFFLINE)  # before the first import of transformers and of ONNX Runtime, which read it once
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -10,10 +10,15 @@ import torch
 
 from corag_ray.errors import ConfigError, MemoryLimitError
 from corag_ray.models.pair_inputs import PairInput
-from corag_ray.models.pair_logits import PairLogits
+from corag_ray.models.pair_logits import PairLogits, torch_forward
 
 BAD, NAN, INFINITE = 90, 91, 92
-MEMORY = [torch.OutOfMemoryError("no"), RuntimeError("CUDA out of memory"), RuntimeError("x: can't allocate memory: y")]
+MEMORY = [
+    torch.OutOfMemoryError("no"),
+    RuntimeError("CUDA out of memory"),
+    RuntimeError("x: can't allocate memory: y"),
+    Exception("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer of size 8"),
+]
 
 
 class Sums(torch.nn.Module):
@@ -35,7 +40,7 @@ class Sums(torch.nn.Module):
 
 
 def made(model):
-    return PairLogits(model, "mine", None, pad_id=1, typed=False)
+    return PairLogits(torch_forward(model), "mine", None, pad_id=1, typed=False)
 
 
 def items(*ids):

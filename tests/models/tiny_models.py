@@ -60,6 +60,15 @@ def cased_bert(folder):
     return folder
 
 
+def typed_bert(folder):
+    """`bert`, told which tokens are the query's."""
+    bert(folder)
+    path = folder / "tokenizer_config.json"
+    names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | names))
+    return folder
+
+
 def roberta(folder):
     """A RoBERTa cross-encoder with 128 positions (two are kept for padding) and BPE over bytes: `a b` is a, Ġb."""
     tokenizer = Tokenizer(models.BPE())
