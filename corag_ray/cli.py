@@ -224,7 +224,7 @@ def bench(
 def models() -> None:
     """List the models that a configuration can name, whether their weights are here, and the paper's rerankers."""
     from corag_ray.models.paper_rerankers import PAPER_RERANKERS
-    from corag_ray.names import EMBEDDERS, GENERATORS, RERANKERS
+    from corag_ray.names import EMBEDDERS, GENERATORS, PACKAGED_RERANKERS, RERANKERS
 
     weights_of = {"query_likelihood": "the generator's", "bm25": "none: counts words"}
 
@@ -234,6 +234,8 @@ def models() -> None:
             table.add_row(name, kind, model.revision or f"{model.package} (not installed)", model.state)
     for name in RERANKERS:
         table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), "-")
+    for name, reranker in PACKAGED_RERANKERS.items():
+        table.add_row(name, "reranker", reranker.revision, reranker.state)
     table.add_row("(your own)", "reranker", "a folder under `cross_encoders`", "-")
     paper = Table("model", "weights", "window", "licence", "remote code")
     for name, row in PAPER_RERANKERS.items():

@@ -45,9 +45,10 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
     as it renders, the versions of the stored formats and of the libraries that compute. Folders stand for the files in
     them.
     """
+    config = settle(config)
     prompt = PROMPTS[config.generation.prompt]
     parts = [
-        settle(config).numbers,
+        config.numbers,
         [m.strategy and dataclasses.asdict(params_of(m.strategy, config.seed)) for m in config.methods.values()],
         [prompt("question", passages, language) for language in LANGUAGES for passages in (["passage"], None)],
         dataset.fingerprint,
@@ -68,7 +69,7 @@ def reranker_identities(config: Config) -> dict[str, str]:
 
     The deterministic mode is: its numbers depend on nothing else, and a memo must not bring in others'.
     """
-    run = settle(config)
+    config = settle(config)
     identities = {}
     for name in sorted(config.rerankers):
         made_by = reranker_class(config, name)
@@ -78,8 +79,8 @@ def reranker_identities(config: Config) -> dict[str, str]:
             int8 = own is not None and own.is_int8
             packages = RERANKING_LIBRARIES + (onnx_logits.PACKAGES if int8 else ())
             libraries = [(package, package_version(package)) for package in packages]
-            number_type = ["int8", onnx_logits.EXPORT_VERSION] if int8 else run.dtype
-            computing = [libraries, number_type, run.deterministic, made_by.template_version]
+            number_type = ["int8", onnx_logits.EXPORT_VERSION] if int8 else config.dtype
+            computing = [libraries, number_type, config.deterministic, made_by.template_version]
             windows = own and [own.max_tokens, own.pooling]
             identities[name] = json.dumps([made_by.__name__, weights, windows, *computing])
     return identities

@@ -20,6 +20,7 @@ from corag_ray.core.strategy import Strategy
 from corag_ray.errors import unknown_name
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.packaged_rerankers import PackagedReranker
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, PaperReranker
 from corag_ray.models.remote_code import may_run_code
 
@@ -34,8 +35,10 @@ RERANKERS: Mapping[str, str] = {
     "query_likelihood": "corag_ray.models.query_likelihood:QueryLikelihood",
 }
 """Rerankers without weights of their own, as `module:class`, imported at first use."""
+PACKAGED_RERANKERS: Mapping[str, PackagedReranker] = {"passage": PackagedReranker("passage")}
+"""Cross-encoders whose weights come with the package; a folder of that name under `cross_encoders` takes the place."""
 CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
-"""The class of what a configuration names under `cross_encoders`."""
+"""The class of those, and of what a configuration names under `cross_encoders`."""
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "ranked": SinglesFill,
@@ -63,13 +66,13 @@ def look_up(what: str, name: str, table: Mapping[str, Any]) -> Any:
 
 
 def reranker_class(config: Config, name: str) -> Any:
-    """The class of a reranker, a cross-encoder of the configuration or one of `RERANKERS`; its module is imported.
+    """The class of a reranker, a cross-encoder or one of `RERANKERS`; its module is imported.
 
     Raises:
         ConfigError: an unknown name.
     """
-    own = {name: CROSS_ENCODER for name in config.cross_encoders}
-    module, _, class_name = look_up("reranker", name, {**own, **RERANKERS}).partition(":")
+    cross_encoders = dict.fromkeys([*PACKAGED_RERANKERS, *config.cross_encoders], CROSS_ENCODER)
+    module, _, class_name = look_up("reranker", name, {**cross_encoders, **RERANKERS}).partition(":")
     return getattr(importlib.import_module(module), class_name)
 
 
@@ -80,7 +83,7 @@ def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
 
 
 def asked_cross_encoders(config: Config) -> list[str]:
-    """The configuration's cross-encoders that a method asks, in the order of their names."""
+    """The settled configuration's cross-encoders that a method asks, in the order of their names."""
     return sorted(config.rerankers & set(config.cross_encoders))
 
 
@@ -103,7 +106,8 @@ def runs_code(config: Config, name: str) -> bool:
 
 def calibration_of(config: Config, name: str) -> Calibration | None:
     """A reranker's curve, fitted for the revision of its model or given by the paper's row; None where it has none."""
-    if name in config.cross_encoders:  # `jobs.fit_calibration` fits those that come with the package
+    packaged, own = PACKAGED_RERANKERS.get(name), config.cross_encoders.get(name)
+    if own is not None and (packaged is None or own.folder != packaged.target):
         row = paper_row(config, name)
         return None if row is None else row.output
     revisions = {
@@ -111,7 +115,7 @@ def calibration_of(config: Config, name: str) -> Calibration | None:
         "pooled_embedding": EMBEDDERS[config.embedder].revision,
         "query_likelihood": GENERATORS[config.generation.model].revision,
     }
-    return load_calibration(name, revisions.get(name))
+    return load_calibration(name, packaged.revision if packaged else revisions.get(name))
 
 
 def calibrations(config: Config) -> dict[str, Calibration | None]:

@@ -11,6 +11,7 @@ from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
 from corag_ray.names import (
     EMBEDDERS,
     GENERATORS,
+    PACKAGED_RERANKERS,
     RERANKERS,
     asked_cross_encoders,
     look_up,
@@ -78,7 +79,7 @@ def _check_cross_encoders(config: Config) -> None:
                 f"{PAPER_RERANKERS[name].hub_id} at {PAPER_RERANKERS[name].revision} from the hub and name its folder, "
                 f"`cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
             )
-        known = {**RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
+        known = {**RERANKERS, **PACKAGED_RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
         look_up(f"reranker of methods.{method_name}", name, known)
     for name in asked_cross_encoders(config):
         runs_code(config, name)

@@ -42,6 +42,16 @@ class PackagedReranker:
         content = hashlib.sha256(self.source.read_bytes()).hexdigest()[:12]
         return f"{self.base.revision} {self.name} {content}"
 
+    @property
+    def target(self) -> Path:
+        """Where the whole checkpoint lies once it has been put together."""
+        return cache_folder(self.revision)
+
+    @property
+    def state(self) -> str:
+        """`yes`, or `at first use` (to be put together)."""
+        return "yes" if _is_whole(self.target) else "at first use"
+
     def folder(self) -> Path:
         """The whole checkpoint, as transformers and FlagEmbedding load any other; put together at first use.
 
@@ -52,7 +62,7 @@ class PackagedReranker:
         base = self.base.folder()
         if not self.source.is_file():
             raise MissingModelError(f"the package lacks the weights of '{self.name}': install corag_ray again.")
-        return made_once(cache_folder(self.revision), _is_whole, lambda target: self._write(base, target))
+        return made_once(self.target, _is_whole, lambda target: self._write(base, target))
 
     def _write(self, base: Path, target: Path) -> None:
         from safetensors.torch import load_file, save_file

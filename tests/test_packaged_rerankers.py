@@ -1,4 +1,4 @@
-"""A trained cross-encoder, packed, and put together again by the package."""
+"""A trained cross-encoder, packed, put together again by the package, and asked by its name."""
 
 import json
 
@@ -7,8 +7,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
+from corag_ray import names, settling
+from corag_ray.build import build_cross_encoder
+from corag_ray.config_file import load_config
 from corag_ray.errors import DataError, MissingModelError
+from corag_ray.identity import reranker_identities
 from corag_ray.models import packaged_rerankers
+from corag_ray.models.calibration import Calibration
 from corag_ray.models.packaged_rerankers import CARD, CHECKPOINT, DIFFERENCE, PackagedReranker, encoder_weights
 from jobs.pack_reranker import card, main, read_figures
 from tests.models.tiny_models import bert
@@ -99,3 +104,44 @@ def test_data_without_a_known_licence_and_an_unfinished_training_are_refused(tmp
     (tmp_path / "figures.json").write_text(json.dumps(FIGURES | {"data": ["selqa", "msmarco-passage"]}))
     with pytest.raises(DataError, match="msmarco-passage"):
         read_figures(tmp_path)
+
+
+@pytest.fixture
+def mine(trained, tmp_path, monkeypatch):
+    """The packed reranker under the name `mine`."""
+    main(trained, "mine", rank=2, out=tmp_path / "weights")
+    for module in (names, settling):
+        monkeypatch.setattr(module, "PACKAGED_RERANKERS", {"mine": PackagedReranker("mine")})
+    monkeypatch.setattr(settling, "WINDOW_TOKENS", 128)
+    return PackagedReranker("mine")
+
+
+def asking(name, **more):
+    method = {"reranker": name, "strategy": {"kind": "greedy"}}
+    return load_config(None, {"dtype": "float32", "methods": {"m": method}, **more})
+
+
+def test_a_packaged_reranker_is_asked_by_its_name_alone(mine):
+    config = settling.settle(asking("mine"))
+    assert config.cross_encoders["mine"].folder == mine.folder()
+    reranker = build_cross_encoder(config, "mine")
+    [score] = reranker.score([(reranker.prepare("why?", [], []), ())])
+    assert 0 <= score.calibrated <= 1
+    assert list(reranker_identities(asking("mine"))) == ["mine"]
+
+
+def test_it_is_put_together_only_where_a_method_asks_it(mine):
+    assert settling.settle(asking("bm25")).cross_encoders == {}
+    assert not mine.target.exists() and mine.state == "at first use"
+    settling.settle(asking("mine"))
+    assert mine.state == "yes"
+
+
+def test_its_curve_is_that_of_its_own_weights_and_not_of_a_folder_that_takes_its_name(mine, trained, monkeypatch):
+    asked = []
+    curve = Calibration(2.0, 0.0, 1)
+    monkeypatch.setattr(names, "load_calibration", lambda *of: asked.append(of) or curve)
+    assert names.calibration_of(settling.settle(asking("mine")), "mine") is curve
+    assert asked == [("mine", mine.revision)]
+    own = settling.settle(asking("mine", cross_encoders={"mine": {"folder": str(trained), "max_tokens": 128}}))
+    assert own.cross_encoders["mine"].folder == trained and names.calibration_of(own, "mine") is None
