@@ -25,6 +25,7 @@ from corag_ray.names import (
     STRATEGIES,
     asked_cross_encoders,
     calibration_of,
+    combination_head,
     look_up,
     reranker_class,
     runs_code,
@@ -176,6 +177,8 @@ def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIn
             made = make(index.lexical, index.store.total_cost / len(index.store))
         case "query_likelihood":
             made = make(look_up("generator", config.generation.model, GENERATORS).folder(), compute(config))
+        case "combination":
+            made = make(embedder, index.token_vectors, combination_head(config), compute(config))
     return made
 
 

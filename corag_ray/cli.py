@@ -223,17 +223,24 @@ def bench(
 @app.command()
 def models() -> None:
     """List the models that a configuration can name, whether their weights are here, and the paper's rerankers."""
+    from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, WEIGHTS
     from corag_ray.models.paper_rerankers import PAPER_RERANKERS
     from corag_ray.names import EMBEDDERS, GENERATORS, PACKAGED_RERANKERS, RERANKERS
 
-    weights_of = {"query_likelihood": "the generator's", "bm25": "none: counts words"}
+    weights_of = {
+        "query_likelihood": "the generator's",
+        "bm25": "none: counts words",
+        COMBINATION: "the embedder's and its own",
+    }
 
     table = Table("name", "kind", "weights", "ready")
     for kind, packaged in (("embedder", EMBEDDERS), ("generator", GENERATORS)):
         for name, model in packaged.items():
             table.add_row(name, kind, model.revision or f"{model.package} (not installed)", model.state)
+    trained = "yes" if (COMBINATION_HEAD / WEIGHTS).is_file() else "not trained"
     for name in RERANKERS:
-        table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), "-")
+        ready = trained if name == COMBINATION else "-"
+        table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), ready)
     for name, reranker in PACKAGED_RERANKERS.items():
         table.add_row(name, "reranker", reranker.revision, reranker.state)
     table.add_row("(your own)", "reranker", "a folder under `cross_encoders`", "-")

@@ -15,6 +15,7 @@ from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
 from corag_ray.models import onnx_logits
+from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, head_revision
 from corag_ray.names import EMBEDDERS, GENERATORS, calibrations, reranker_class
 from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -56,7 +57,7 @@ def run_fingerprint(config: Config, dataset: Dataset) -> str:
         EMBEDDERS[config.embedder].revision,
         GENERATORS[config.generation.model].revision,
         _cost_tokenizer(config),
-        [*reranker_identities(config).values()],
+        [*reranker_identities(config).values(), *_heads(config)],
         [curve and dataclasses.asdict(curve) for curve in calibrations(config).values()],
         [ROW_SCHEMA_VERSION, INDEX_SCHEMA_VERSION, SCORE_DECIMALS],
         [package_version(package) for package in ("corag_ray", *COMPUTING_LIBRARIES)],
@@ -84,6 +85,11 @@ def reranker_identities(config: Config) -> dict[str, str]:
             windows = own and [own.max_tokens, own.pooling]
             identities[name] = json.dumps([made_by.__name__, weights, windows, *computing])
     return identities
+
+
+def _heads(config: Config) -> list[str]:
+    """What tells the weights of `combination`, which no memo holds, from others; `[]` where no method asks it."""
+    return [head_revision(COMBINATION_HEAD)] if COMBINATION in config.rerankers else []
 
 
 def _cost_tokenizer(config: Config) -> str:

@@ -19,6 +19,7 @@ from corag_ray.core.random_fill import RandomFill
 from corag_ray.core.strategy import Strategy
 from corag_ray.errors import unknown_name
 from corag_ray.models.calibration import Calibration, load_calibration
+from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, head_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
 from corag_ray.models.packaged_rerankers import PackagedReranker
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, PaperReranker
@@ -33,8 +34,9 @@ RERANKERS: Mapping[str, str] = {
     "pooled_embedding": "corag_ray.models.pooled_embedding:PooledEmbedding",
     "bm25": "corag_ray.models.bm25_combination:BM25Combination",
     "query_likelihood": "corag_ray.models.query_likelihood:QueryLikelihood",
+    COMBINATION: "corag_ray.models.combination_reranker:CombinationReranker",
 }
-"""Rerankers without weights of their own, as `module:class`, imported at first use."""
+"""Rerankers that need no folder from the user, as `module:class`, imported at first use."""
 PACKAGED_RERANKERS: Mapping[str, PackagedReranker] = {"passage": PackagedReranker("passage")}
 """Cross-encoders whose weights come with the package; a folder of that name under `cross_encoders` takes the place."""
 CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
@@ -76,6 +78,18 @@ def reranker_class(config: Config, name: str) -> Any:
     return getattr(importlib.import_module(module), class_name)
 
 
+def combination_head(config: Config) -> Any:
+    """The `SetHead` of `combination`, loaded.
+
+    Raises:
+        MissingModelError: its weights are not there.
+        DataError: they are damaged, or of another embedder than the configuration's.
+    """
+    from corag_ray.models.set_head import load_head  # it imports torch
+
+    return load_head(COMBINATION_HEAD, str(EMBEDDERS[config.embedder].revision))
+
+
 def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     """By reranker that a method asks, what its class declares: tables that speak of order must say who scored."""
     classes = {name: reranker_class(config, name) for name in sorted(config.rerankers)}
@@ -110,6 +124,8 @@ def calibration_of(config: Config, name: str) -> Calibration | None:
     if own is not None and (packaged is None or own.folder != packaged.target):
         row = paper_row(config, name)
         return None if row is None else row.output
+    if name == COMBINATION:
+        return head_calibration(COMBINATION_HEAD)
     revisions = {
         "late_interaction": EMBEDDERS[config.embedder].revision,
         "pooled_embedding": EMBEDDERS[config.embedder].revision,

@@ -6,6 +6,7 @@ from corag_ray.config import Config
 from corag_ray.core.exhaustive import ExhaustiveParams, check_number
 from corag_ray.errors import ConfigError, MissingModelError
 from corag_ray.memo import ScoreFile
+from corag_ray.models.combination_weights import COMBINATION
 from corag_ray.models.onnx_logits import check_onnx_installed
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
 from corag_ray.names import (
@@ -14,6 +15,7 @@ from corag_ray.names import (
     PACKAGED_RERANKERS,
     RERANKERS,
     asked_cross_encoders,
+    combination_head,
     look_up,
     paper_row,
     reranker_class,
@@ -31,8 +33,8 @@ def prepare_weights(config: Config) -> None:
             that is not there, holds code that is not allowed or a model that is not the one of the paper's that it is
             said to be, or an exhaustive search of too many combinations.
         DataError: the file of the memo cannot be used.
-        MissingModelError: a package of weights is not installed, or ONNX Runtime where it is to compute, or one of the
-            paper's rerankers has no folder.
+        MissingModelError: a package of weights is not installed, or ONNX Runtime where it is to compute, `combination`
+            has no weights, or one of the paper's rerankers no folder.
     """
     look_up("prompt", config.generation.prompt, PROMPTS)
     _check_cross_encoders(config)
@@ -40,6 +42,9 @@ def prepare_weights(config: Config) -> None:
         ScoreFile(config.memo.path).close()
     _check_exhaustive(config)
     look_up("embedder", config.embedder, EMBEDDERS).folder()
+    if COMBINATION in config.rerankers:
+        compute(config).apply()  # the head's module imports torch
+        combination_head(config)
     generator = look_up("generator", config.generation.model, GENERATORS)
     server = config.generation.server
     if server is None or "query_likelihood" in config.rerankers:

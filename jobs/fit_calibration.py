@@ -197,12 +197,12 @@ def platt(raw: Floats, relevant: NDArray[np.bool_]) -> tuple[float, float]:
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
-def brier(chances: Floats, relevant: NDArray[np.bool_]) -> float:
-    """Mean squared difference of chance and truth: 0 is perfect, always saying one half gives 0.25."""
+def brier(chances: Floats, relevant: NDArray[np.bool_] | Floats) -> float:
+    """Mean squared difference of chance and truth, or share of it: 0 is perfect, always saying one half gives 0.25."""
     return float(np.mean((chances - relevant) ** 2))
 
 
-def expected_calibration_error(chances: Floats, relevant: NDArray[np.bool_]) -> float:
+def expected_calibration_error(chances: Floats, relevant: NDArray[np.bool_] | Floats) -> float:
     """Mean difference of chance and share of relevant, over ten bins of equal width, weighted by what they hold."""
     bins = np.minimum((chances * BINS).astype(int), BINS - 1)
     gaps = [abs(float((chances[bins == b] - relevant[bins == b]).sum())) for b in range(BINS)]

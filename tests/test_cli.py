@@ -146,7 +146,8 @@ def test_models_lists_every_name_that_a_configuration_can_use(monkeypatch, capsy
     assert code == 0
     rows = [line for line in out.splitlines() if line.startswith("│")]
     listed = {tuple(cell.strip() for cell in row.strip("│").split("│")[:2]) for row in rows}
-    rerankers = {(name, "reranker") for name in ("late_interaction", "pooled_embedding", "bm25", "query_likelihood")}
+    known = ("late_interaction", "pooled_embedding", "bm25", "query_likelihood", "combination")
+    rerankers = {(name, "reranker") for name in known}
     assert listed == {("minilm", "embedder"), ("smollm2", "generator"), *rerankers, ("(your own)", "reranker")}
     named = [[cell.strip() for cell in line.strip("│").split("│")] for line in paper.splitlines() if "│" in line]
     assert {row[0]: tuple(row[2:]) for row in named} == {

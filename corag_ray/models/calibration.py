@@ -1,4 +1,4 @@
-"""Calibration: raw scores to probabilities by a logistic curve (Platt, 1999), fitted by `jobs.fit_calibration`."""
+"""Calibration: raw scores to probabilities by a logistic curve (Platt, 1999), fitted by jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ CALIBRATIONS = Path(__file__).with_name("calibrations.json")
 class Calibration:
     """The curve `1 / (1 + exp(-(slope * raw + offset)))`.
 
-    It is the probability that a combination holds evidence for the question, where half of the combinations do. The
+    It is the probability that a combination holds evidence for the question, where half of the combinations do; that of
+    `combination`, fitted by `jobs.train_combination_reranker`, that it holds a given piece of it, drawn at random. The
     slope is above 0, so that calibrated scores stand in the order of raw ones. `version` counts a reranker's fits.
     """
 

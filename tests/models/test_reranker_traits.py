@@ -6,16 +6,19 @@ import random
 
 import numpy as np
 import pytest
+import torch
 from models import tiny_models
 
 from corag_ray.models.bm25_combination import BM25Combination
 from corag_ray.models.calibration import Calibration
+from corag_ray.models.combination_reranker import CombinationReranker
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.lexical import LexicalIndex
 from corag_ray.models.packaged import SMOLLM2
 from corag_ray.models.pooled_embedding import PooledEmbedding
 from corag_ray.models.query_likelihood import QueryLikelihood
+from corag_ray.models.set_head import HeadShape, SetHead
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk
 
@@ -64,6 +67,12 @@ def cross_encoder(chunks, folder, calibration):
     return CrossEncoder(folder, "tiny", 128, Compute(threads=1), calibration)
 
 
+def combination(chunks, folder, calibration):
+    torch.manual_seed(0)
+    head = SetHead(HeadShape(RandomVectors.dim)).eval()
+    return CombinationReranker(RandomVectors(), None, head, Compute(threads=1), calibration)
+
+
 def query_likelihood(chunks, folder, calibration):
     return QueryLikelihood(SMOLLM2.folder(), Compute(threads=1), calibration=calibration)
 
@@ -73,6 +82,7 @@ MAKERS = [
     pytest.param(pooled_embedding, False, False, 40),
     pytest.param(bm25, False, False, 40),
     pytest.param(cross_encoder, True, False, 4),
+    pytest.param(combination, True, False, 40),
     pytest.param(query_likelihood, True, False, 2, marks=pytest.mark.models),
 ]
 traits = pytest.mark.parametrize(("make", "order_sensitive", "monotone", "corpora"), MAKERS)
