@@ -229,6 +229,14 @@ class CrossEncoderFolder(Section):
     pooling: Literal["maximum", "mean", "soft_maximum"] = "maximum"
     backend: Literal["torch", "onnx_int8"] = "torch"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fetched(cls, entry: Any) -> Any:
+        row = PAPER_RERANKERS.get(str(entry.get("model"))) if isinstance(entry, Mapping) else None
+        if row is not None and "folder" not in entry:
+            raise complaint(f"name the `folder` into which {row.hub_id} was fetched, at {row.revision}.")
+        return entry
+
     @property
     def is_int8(self) -> bool:
         """Whether ONNX Runtime computes, in int8 whatever the run's `dtype`."""

@@ -110,6 +110,8 @@ def _first_problem(error: ValidationError) -> str:
         return f"'{place}.kind': {wrong_choice('strategy', first['ctx']['tag'], first['ctx']['expected_tags'])}"
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         typed = str(first["loc"][-1])
+        if len(parts) > 1 and typed in Config.model_fields:
+            return f"unknown key '{place}'; `{typed}` belongs at the top level."
         here = [key for key in Config.model_fields if len(parts) == 1 and key.startswith(typed)]
         close = here or difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
         return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")

@@ -219,9 +219,11 @@ class ScoreFile:
             yield
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: a path that no file can have
             said = getattr(error, "strerror", None) or str(error)
+            if self._path.is_dir():
+                raise DataError(f"memo.path: {self._path} is a folder: name a file in it.") from error
             raise DataError(
-                f"memo.path: {self._path} cannot hold the memo of scores ({said}): delete it if it is damaged, "
-                "with its -wal and -shm, name another file, or leave the key out."
+                f"memo.path: {self._path} cannot hold the memo of scores ({said}): name another file, leave the key "
+                "out, or, if it is a memo that was damaged, delete it with its -wal and -shm."
             ) from error
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from corag_ray.config import Config
 from corag_ray.core.exhaustive import ExhaustiveParams, check_number
-from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.errors import ConfigError, MissingModelError, unknown_name
 from corag_ray.memo import ScoreFile
+from corag_ray.models.checkpoint_config import check_folder, check_window
 from corag_ray.models.combination_weights import COMBINATION
 from corag_ray.models.onnx_logits import check_onnx_installed
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
@@ -85,13 +86,15 @@ def _check_cross_encoders(config: Config) -> None:
                 f"`cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
             )
         known = {**RERANKERS, **PACKAGED_RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
-        look_up(f"reranker of methods.{method_name}", name, known)
+        if name not in known:
+            error = unknown_name(f"reranker of methods.{method_name}", name, known)
+            raise ConfigError(f"{error} A cross-encoder of your own needs an entry under `cross_encoders`.")
     for name in asked_cross_encoders(config):
+        row, entry = paper_row(config, name), config.cross_encoders[name]
         runs_code(config, name)
-        row, folder = paper_row(config, name), config.cross_encoders[name].folder
-        if not folder.is_dir():
-            raise ConfigError(f"cross_encoders: '{name}': there is no folder {folder}.")
+        check_folder(name, entry.folder)
         if row is not None:
-            check_checkpoint(name, folder, row)
-        if config.cross_encoders[name].is_int8:
+            check_checkpoint(name, entry.folder, row)
+        check_window(name, entry.folder, entry.max_tokens)
+        if entry.is_int8:
             check_onnx_installed(name)

@@ -24,6 +24,8 @@ def value_problem(place: str, problem: ErrorDetails) -> str:
         return f"'{place}': {problem['msg']}"
     if problem["type"] == "missing":
         return f"the key '{place}' is missing."
+    if problem["type"] == "path_type":
+        return f"'{place}' needs a path, found {beginning(problem['input'])!r}."
     if problem["type"] == "literal_error":
         return f"'{place}': {wrong_choice('value', problem['input'], problem['ctx']['expected'])}"
     return f"'{place}': {problem['msg'][:1].lower()}{problem['msg'][1:]}, found {beginning(problem['input'])!r}."

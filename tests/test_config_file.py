@@ -44,6 +44,17 @@ def test_an_unknown_key_is_refused_at_every_level_with_its_path_and_the_nearest(
     assert refusal(tmp_path, text) == f"FILE: unknown key '{key}'; {advice}"
 
 
+def test_a_key_of_the_top_level_is_sent_there(tmp_path):
+    text = "cross_encoders: {mine: {folder: f, remote_code: abc}}"
+    expected = "FILE: unknown key 'cross_encoders.mine.remote_code'; `remote_code` belongs at the top level."
+    assert refusal(tmp_path, text) == expected
+
+
+def test_a_path_left_empty_is_said_to_be_needed(tmp_path):
+    expected = "FILE: 'cross_encoders.mine.folder' needs a path, found 'None'."
+    assert refusal(tmp_path, "cross_encoders: {mine: {folder: }}") == expected
+
+
 KIND = "'methods.m.strategy.kind'"
 KINDS = "beam, coverage, exhaustive, greedy, mmr, policy_tree, random, ranked, similarity_penalty."
 

@@ -199,7 +199,8 @@ def test_a_damaged_file_is_one_sentence_and_stays_as_it_was(tmp_path, content):
 
 def test_a_path_that_cannot_be_a_file_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("x")
-    for path in (tmp_path, tmp_path / "file" / "memo.sqlite", tmp_path / "a\0b", tmp_path / "a\ud800b"):
+    assert refusal(tmp_path) == f"memo.path: {tmp_path} is a folder: name a file in it."
+    for path in (tmp_path / "file" / "memo.sqlite", tmp_path / "a\0b", tmp_path / "a\ud800b"):
         assert refusal(path).startswith(f"memo.path: {path} cannot hold the memo of scores (")
 
 

@@ -177,7 +177,16 @@ def test_a_paper_reranker_without_a_folder_is_said_to_have_no_packaged_weights(n
 
 def test_a_mistyped_paper_reranker_is_refused_with_the_nearest():
     run = Config.model_validate({"methods": {"m": {"strategy": {"kind": "ranked"}, "reranker": "bge_larg"}}})
-    assert "unknown reranker of methods.m 'bge_larg'; did you mean 'bge_large'?" in refusal(prepare_weights, run)
+    message = refusal(prepare_weights, run)
+    assert "unknown reranker of methods.m 'bge_larg'; did you mean 'bge_large'?" in message
+    assert message.endswith(" A cross-encoder of your own needs an entry under `cross_encoders`.")
+
+
+def test_a_row_without_a_folder_says_what_to_fetch():
+    entry = {"cross_encoders": {"mine": {"model": "bge_base"}}}
+    message = refusal(load_config, None, entry)
+    row = PAPER_RERANKERS["bge_base"]
+    assert message.endswith(f"name the `folder` into which {row.hub_id} was fetched, at {row.revision}.")
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
@@ -228,6 +237,7 @@ def with_configuration(folder, **values):
     """A folder that holds no more than what a checkpoint says of itself."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(values))
+    (folder / "model.safetensors").touch()
     return folder
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.models.calibration import Calibration
+from corag_ray.models.checkpoint_config import configuration
 
 LOGIT = Calibration(slope=1.0, offset=0.0, version=0)
 """A raw score that is a logit: its sigmoid, by no fit."""
@@ -117,7 +116,7 @@ def check_checkpoint(name: str, folder: Path, row: PaperReranker) -> None:
     Raises:
         ConfigError: the architecture is another.
     """
-    found = _configuration(folder)
+    found = configuration(folder)
     kind = found.get("model_type")
     if row.remote_code and found and "auto_map" not in found:
         raise ConfigError(f"'{name}': {folder} comes without code, which {row.hub_id} has: it holds another model.")
@@ -136,12 +135,3 @@ def check_checkpoint(name: str, folder: Path, row: PaperReranker) -> None:
             row.hub_id,
             " and ".join(other),
         )
-
-
-def _configuration(folder: Path) -> dict[str, Any]:
-    """What the checkpoint says of itself; nothing where that cannot be read."""
-    try:
-        found = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

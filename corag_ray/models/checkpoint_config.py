@@ -1,0 +1,54 @@
+"""What a checkpoint's folder tells of itself before anything is loaded: a mistake costs a second, and not an index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from corag_ray.errors import ConfigError
+
+LEARNED_POSITIONS = {"bert": 0, "electra": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
+"""By architecture with learned positions, how many of them hold no token: RoBERTa's kin count from 2."""
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """The values of `config.json`; nothing where that cannot be read."""
+    try:
+        found = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def check_folder(name: str, folder: Path) -> None:
+    """Refuse a folder that is none, or lacks what every checkpoint has.
+
+    Raises:
+        ConfigError: with what to do.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"cross_encoders: '{name}': there is no folder {folder}.")
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if not any([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+        missing.append("weights (*.safetensors)")
+    if missing:
+        raise ConfigError(
+            f"cross_encoders: '{name}': {folder} holds no model, it lacks {' and '.join(missing)}: "
+            "name the folder of a cross-encoder's checkpoint."
+        )
+
+
+def check_window(name: str, folder: Path, max_tokens: int) -> None:
+    """Refuse a model that, by what it says of itself, cannot read `max_tokens` at once; others are left to loading.
+
+    Raises:
+        ConfigError: with how many it can.
+    """
+    found = configuration(folder)
+    positions, unused = found.get("max_position_embeddings"), LEARNED_POSITIONS.get(str(found.get("model_type")))
+    if isinstance(positions, int) and unused is not None and max_tokens > positions - unused:
+        raise ConfigError(
+            f"cross_encoders: '{name}': the model in {folder} reads at most {positions - unused} tokens, "
+            f"so max_tokens cannot be {max_tokens:,}."
+        )
