@@ -226,7 +226,7 @@ class CrossEncoderFolder(Section):
     model: str | None = None
     folder: UserPath
     max_tokens: int = Field(default_factory=_window_tokens, ge=8, strict=True)
-    pooling: Literal["maximum", "mean", "soft_maximum"] = "maximum"
+    pooling: Literal["maximum", "mean", "soft_maximum"] = "soft_maximum"
     backend: Literal["torch", "onnx_int8"] = "torch"
 
     @model_validator(mode="before")

@@ -56,7 +56,7 @@ class CrossEncoder:
         calibration: Calibration | None = None,
         remote_code: bool = False,
         stored: StoredIds | None = None,
-        pooling: Pooling = Pooling.MAXIMUM,
+        pooling: Pooling = Pooling.SOFT_MAXIMUM,
         int8: str | None = None,
     ) -> None:
         """Load the checkpoint; `max_tokens` is its window, special tokens included.

@@ -28,12 +28,16 @@ OVERLAP = 4
 class Pooling(enum.Enum):
     """How the raw scores of a combination's windows become one.
 
-    The maximum is the default: a combination is worth what its best window shows, so a window of irrelevant chunks
-    takes nothing from one that answers the question (MaxP: Dai and Callan, SIGIR 2019). The mean does take from it,
-    which is what a reader who is misled by noise would have. The soft maximum lies between the two: the logarithm of
-    the mean of the scores' exponentials. Every window changes it, so what stands in one that is not the best still
-    counts, and the best dominates: one window d below it counts e^-d as much, so that 7 below, little of it outlasts
-    the rounding of scores; and one that lies far above n - 1 others gives its own score less log n.
+    By the maximum a combination is worth what its best window shows, so a window of irrelevant chunks takes nothing
+    from one that answers the question (MaxP: Dai and Callan, SIGIR 2019); by the mean it does. The soft maximum lies
+    between the two: the logarithm of the mean of the scores' exponentials. Every window changes it, so what stands in
+    one that is not the best still counts, and the best dominates: one window d below it counts e^-d as much, so that 7
+    below, little of it outlasts the rounding of scores; and one that lies far above n - 1 others gives its own score
+    less log n.
+
+    The soft maximum is the default by measurement (`jobs.bench_windows`, 200 combinations of 2,000 tokens in six
+    windows, the packaged model before packing): evidence in the last chunk changes its score in 98.5 % and raises it in
+    76 %, as it does the mean's (98.5 % and 76.5 %), the maximum's in 19 % and 14.5 %, a truncated input's never.
     """
 
     MAXIMUM = "maximum"

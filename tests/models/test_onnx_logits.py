@@ -18,7 +18,7 @@ from corag_ray.models import onnx_export, onnx_logits
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.first_token import FirstTokenLayer
 from corag_ray.models.onnx_logits import check_onnx_installed, int8_forward
-from corag_ray.models.pair_inputs import PairInput
+from corag_ray.models.pair_inputs import PairInput, Pooling
 from corag_ray.models.pair_logits import PairLogits
 from corag_ray.models.torch_setup import Compute, go_offline
 from corag_ray.types import Chunk
@@ -87,13 +87,13 @@ def test_an_int8_score_does_not_depend_on_company_and_the_number_type_of_the_run
 
 
 @pytest.mark.onnx
-def test_a_pair_longer_than_the_window_counts_by_the_best_of_its_windows_in_int8_too(folder):
+def test_a_pair_longer_than_the_window_is_read_in_windows_in_int8_too(folder):
     reranker = made(folder)
     narrow = CrossEncoder(folder, "tiny", 64, Compute(1), int8="k")
     prepared = narrow.prepare(QUERY, CHUNKS, range(4))
     [windows] = narrow.window_logits([(prepared, (0, 1, 2))])
     assert len(windows) > 1
-    assert raw_scores(narrow, [(0, 1, 2)]) == [max(windows)]
+    assert raw_scores(narrow, [(0, 1, 2)]) == [Pooling.SOFT_MAXIMUM.pooled(windows)]
     assert reranker.windows([(reranker.prepare(QUERY, CHUNKS, range(4)), (0, 1, 2))]) == [1]
 
 
