@@ -13,11 +13,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from corag_ray.batch.progress import stages
 from corag_ray.config_file import load_config
 from corag_ray.errors import ConfigError, CoragError, ProtocolError, unknown_name
+from corag_ray.reports.bars import shown_bars
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -95,8 +96,8 @@ def ask(
         prepare_weights(run)
         dataset, folder = open_corpus(root, run, questions=False)
         run = settle(run)
-    with _bars() as bars:
-        ensure_index(run, dataset, folder, _advance(bars, "indexing"))
+    with shown_bars(screen, stages) as bars:
+        ensure_index(run, dataset, folder, bars.advance("indexing"))
     with _doing("loading index and models"):
         selector = build_selector(run, folder, index_spec(run, dataset), keep_searches=show_steps)
     with _doing("searching"):
@@ -168,8 +169,8 @@ def index(
         prepare_weights(run)
         dataset, folder = open_corpus(root, run, questions=False, delete=delete or (), restore=restore or ())
         run = settle(run)
-    with _bars() as bars:
-        updated = ensure_index(run, dataset, folder, _advance(bars, "indexing"))
+    with shown_bars(screen, stages) as bars:
+        updated = ensure_index(run, dataset, folder, bars.advance("indexing"))
     word = f"Version {updated.version}, {updated.embedded} of {updated.chunks} chunks embedded"
     screen.print(f"{word if updated.changed else 'Already there'}: {folder}", markup=False)
     print(
@@ -199,18 +200,22 @@ def bench(
 
     changes = {"dataset": data, "limit": limit, "budget_tokens": budget, "deterministic": deterministic}
     run = load_config(experiment, changes)
-    opened = open_experiment(run, experiment.stem if experiment else None, root, out)
+    with _doing("reading the corpus"):
+        opened = open_experiment(run, experiment.stem if experiment else None, root, out)
     kept = opened.count_answered()
     going_on = f", of which {kept} are answered already," if kept else ""
-    without = f", without {', '.join(opened.not_estimated)}" if opened.not_estimated else ""
+    with _doing("estimating the time"):
+        time = duration_text(opened.estimate_seconds())
+    indexing = " with indexing" if opened.makes_index else ""
+    without = f", not counting {', '.join(opened.not_estimated)}" if opened.not_estimated else ""
     screen.print(
-        f"{opened.num_questions} questions{going_on} x {len(run.methods)} methods, budget {run.budget_tokens} tokens; "
-        f"about {duration_text(opened.estimate_seconds())}{without}. Run folder: {opened.run_folder}",
+        f"{_counted(opened.num_questions, 'question')}{going_on} x {_counted(len(run.methods), 'method')}, "
+        f"budget {run.budget_tokens} tokens; about {time}{indexing}{without}. Run folder: {opened.run_folder}",
         markup=False,
     )
     try:
-        with _bars() as bars:
-            summary, figures = run_experiment(opened, _advance(bars, "indexing"), _advance(bars, "answering"))
+        with shown_bars(screen, stages) as bars:
+            summary, figures = run_experiment(opened, bars.advance("indexing"), bars.advance("answering"))
     except KeyboardInterrupt:
         left = f"{opened.count_answered()} of {opened.num_questions} questions are kept in {opened.run_folder}"
         screen.print(f"Stopped: {left}; the same command goes on.", markup=False)
@@ -277,28 +282,13 @@ def main() -> None:
         app()
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _doing(what: str) -> AbstractContextManager[object]:
     """Shows on a terminal that something is being done."""
     return screen.status(f"{what} ...") if screen.is_terminal else nullcontext()
-
-
-@contextmanager
-def _bars() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=screen) as bars:
-        yield bars
-
-
-def _advance(bars: Progress, label: str) -> Any:
-    """A callback (done, total) that draws one bar; the bar appears when it is first told something."""
-    task: list[Any] = []
-
-    def advance(done: int, total: int) -> None:
-        if not task:
-            task.append(bars.add_task(label, total=total, completed=done))
-        bars.update(task[0], completed=done, total=total)
-
-    return advance
 
 
 def _print_answer(record: dict[str, Any]) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from corag_ray import build, cli, prepare
 from corag_ray.batch import experiment, index_folder
+from corag_ray.batch.progress import stages
 from corag_ray.errors import RowError
 from corag_ray.pipeline import Choice, Choices
 from corag_ray.types import Chunk, Generation, Question
@@ -112,24 +114,40 @@ def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
     assert corag(monkeypatch, capsys, "--version")[:2] == (0, f"{importlib.metadata.version('corag_ray')}\n")
 
 
-def test_a_stopped_run_says_what_is_kept(monkeypatch, capsys, tmp_path):
+def stopped_at_once(monkeypatch, capsys, folder, *arguments, **facts):
+    """Standard error of `corag bench` that is stopped as soon as it has said what it will do."""
+
     def stop(*args):
         raise KeyboardInterrupt
 
-    opened = SimpleNamespace(
-        num_questions=8,
-        run_folder=tmp_path,
-        count_answered=lambda: 6,
-        estimate_seconds=lambda: 60.0,
-        not_estimated=["the cross-encoders", "the server's answers"],
-    )
+    facts = {"num_questions": 8, "not_estimated": [], "makes_index": False, "answered": 0} | facts
+    answered = facts.pop("answered")
+    opened = SimpleNamespace(run_folder=folder, count_answered=lambda: answered, estimate_seconds=lambda: 60.0, **facts)
     monkeypatch.setattr(experiment, "open_experiment", lambda *args: opened)
     monkeypatch.setattr(experiment, "run_experiment", stop)
     monkeypatch.setattr(cli.screen, "_width", 200)
-    code, out, err = corag(monkeypatch, capsys, "bench")
+    code, out, err = corag(monkeypatch, capsys, "bench", *arguments)
     assert (code, out) == (130, "")
+    return err
+
+
+def test_the_estimate_says_what_is_in_it_and_what_is_not(monkeypatch, capsys, tmp_path):
+    whole = stopped_at_once(monkeypatch, capsys, tmp_path)
+    assert "8 questions x 4 methods, budget 512 tokens; about 60 seconds. Run folder: " in whole
+    first = stopped_at_once(monkeypatch, capsys, tmp_path, makes_index=True, not_estimated=["the cross-encoders"])
+    assert "; about 60 seconds with indexing, not counting the cross-encoders. Run folder: " in first
+
+
+def test_one_question_and_one_method_are_said_so(monkeypatch, capsys, tmp_path):
+    path = written(tmp_path, "methods: {m: {source: none}}")
+    assert stopped_at_once(monkeypatch, capsys, tmp_path, path, num_questions=1).startswith("1 question x 1 method, ")
+
+
+def test_a_stopped_run_says_what_is_kept(monkeypatch, capsys, tmp_path):
+    missing = ["the cross-encoders", "the server's answers"]
+    err = stopped_at_once(monkeypatch, capsys, tmp_path, answered=6, not_estimated=missing)
     assert "8 questions, of which 6 are answered already, x 4 methods" in err
-    assert "about 60 seconds, without the cross-encoders, the server's answers. Run folder: " in err
+    assert "about 60 seconds, not counting the cross-encoders, the server's answers. Run folder: " in err
     assert f"Stopped: 6 of 8 questions are kept in {tmp_path}; the same command goes on." in err
 
 
@@ -195,6 +213,20 @@ def test_chunk_text_is_shown_as_it_stands_and_is_no_markup(monkeypatch, capsys, 
     assert out == "because [/red]\n"
     assert MARKUP in err
     assert "d[b]" in err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_ask_says_on_a_terminal_what_its_index_waits_for(monkeypatch, capsys, fake_models, is_terminal):
+    def ensure_index(config, dataset, folder, advance):
+        advance(0, 3)
+        stages.info("starting Ray")
+
+    monkeypatch.setattr(index_folder, "ensure_index", ensure_index)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(cli, "screen", Console(stderr=True, force_terminal=is_terminal, width=200))
+    _, err = ask(monkeypatch, capsys)
+    assert "indexing" in err and "0/3" in err
+    assert ("starting Ray" in err) == is_terminal
 
 
 def test_json_has_the_chunks_in_full_and_escapes_nothing_but_json(monkeypatch, capsys, fake_models):

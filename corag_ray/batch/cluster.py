@@ -13,12 +13,14 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from corag_ray.batch.progress import stages
 from corag_ray.errors import CoragError
 from corag_ray.models.torch_setup import OFFLINE, SLEEPING_THREADS
 
 MAX_RESTARTS = 2
 """Of an actor, and tries of a group again after its actor died: Ray Data's own default is for ever."""
 ACTOR_OPTIONS = {"max_restarts": MAX_RESTARTS, "max_task_retries": MAX_RESTARTS}
+BUSY = "; probably the machine is busy or short of memory: end other work, or try again."
 
 
 @contextmanager
@@ -37,7 +39,6 @@ def ray_cluster(check: Callable[[float], None]) -> Iterator[None]:
         check(_cpus_here())
     if ours:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its C++ warnings would tear the progress bar
         _start_ray(os.environ.get("RAY_ADDRESS"))
     ray.data.DataContext.get_current()  # sets up the loggers that the next line quiets
     for name in ("ray.data", "ray.data._internal.execution.streaming_executor", "ray.data._internal.progress"):
@@ -48,6 +49,7 @@ def ray_cluster(check: Callable[[float], None]) -> Iterator[None]:
     try:
         if not alone:
             check(float(ray.cluster_resources().get("CPU", 0)))
+        stages.info("loading models, first step")  # what an actor does before anything is told
         yield
     except RayError as error:
         raise _in_one_sentence(error) from error
@@ -70,6 +72,7 @@ def _cpus_here() -> int:
 
 
 def _start_ray(address: str | None) -> None:
+    stages.info("joining Ray" if address else "starting Ray")
     try:
         ray.init(
             address=address or "local",
@@ -81,7 +84,9 @@ def _start_ray(address: str | None) -> None:
         )
     except Exception as error:  # Ray raises the bare class when its node does not come up in time
         where = f"no Ray cluster was reached at RAY_ADDRESS={address}" if address else "Ray did not start"
-        raise CoragError(f"{where}: {str(error).strip().splitlines()[0][:200]}") from error
+        told = (str(error).strip() or "no message").splitlines()[0][:200]
+        busy = not address and "timed out" in told
+        raise CoragError(f"{where}: {told.rstrip('.') + BUSY if busy else told}") from error
 
 
 def _in_one_sentence(error: BaseException) -> CoragError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from corag_ray.batch.estimate import estimate_seconds, not_estimated
 from corag_ray.batch.index_folder import ensure_index, open_corpus
-from corag_ray.batch.progress import Advance
+from corag_ray.batch.progress import Advance, stages
 from corag_ray.batch.row_writer import count_rows
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
@@ -59,9 +59,14 @@ class Experiment:
         """
         return min(count_rows(self.run_folder), self.num_questions)
 
+    @property
+    def makes_index(self) -> bool:
+        """Whether there is no index yet: its making is then part of `estimate_seconds`."""
+        return not is_finished(self.index_folder)
+
     def estimate_seconds(self) -> float:
         """Seconds to the report, for what is not there yet and is not named by `not_estimated`."""
-        characters = 0 if is_finished(self.index_folder) else sum(len(d.text) for d in self.dataset.documents)
+        characters = sum(len(d.text) for d in self.dataset.documents) if self.makes_index else 0
         chunks = characters / 4.2 / self.config.chunking.size_tokens  # about 4.2 characters a token in English
         return estimate_seconds(self.config, self.num_questions - self.count_answered(), int(chunks))
 
@@ -69,7 +74,7 @@ class Experiment:
     def not_estimated(self) -> list[str]:
         """What takes time besides `estimate_seconds`: how much of an old index can stay is not known before."""
         is_there = holds_version(self.index_folder, index_spec(self.config, self.dataset))
-        updates = ["the index's update"] if is_finished(self.index_folder) and not is_there else []
+        updates = ["the index's update"] if not self.makes_index and not is_there else []
         return updates + not_estimated(self.config)
 
 
@@ -96,7 +101,7 @@ def run_experiment(experiment: Experiment, indexing: Advance, answering: Advance
     Raises:
         CoragError: more questions failed than `max_failed_share` bears; everything is written all the same.
     """
-    # Ray takes seconds to import: a mistyped name is told without.
+    stages.info("importing Ray")  # it takes seconds: a mistyped name is told without
     from corag_ray.batch.benchmark import open_run, run_missing
 
     config, dataset, folder = experiment.config, experiment.dataset, experiment.run_folder

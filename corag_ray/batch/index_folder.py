@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from corag_ray.batch.folder_lock import locked
-from corag_ray.batch.progress import Advance, untold
+from corag_ray.batch.progress import Advance, stages, untold
 from corag_ray.build import build_embedder, build_tokenizer, chunk_tokenizers
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
@@ -89,6 +89,7 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
         DataError: the folder holds an index made with other settings, cannot be written, or another process holds it.
         ConfigError: the plan cannot run on this cluster, or a cross-encoder's tokenizer cannot be loaded.
     """
+    stages.info("opening the index")
     spec, tokenizers = index_spec(config, dataset), chunk_tokenizers(config)
     if (there := unchanged(folder, spec)) is not None:
         if _missing_ids(folder, spec, tokenizers):
@@ -101,10 +102,12 @@ def ensure_index(config: Config, dataset: Dataset, folder: Path, advance: Advanc
         if len(missing) <= SHARDS_WITHOUT_RAY:
             _embed_here(config, version, spec, missing, total, advance)
         else:
+            stages.info("importing Ray")
             from corag_ray.batch.index_job import embed_with_ray  # Ray takes seconds to import
 
             embed_with_ray(config, version.resolve(), spec, missing, total, advance)
 
+    stages.info("cutting chunks")
     with locked(folder):
         updated = unchanged(folder, spec) or update_index(
             folder, dataset.documents, spec, build_tokenizer(config), embed
@@ -175,6 +178,7 @@ def _hash(*parts: str) -> str:
 def _embed_here(
     config: Config, version: Path, spec: IndexSpec, missing: Sequence[Shard], total: int, advance: Advance
 ) -> None:
+    stages.info("loading models")
     embedder, store = build_embedder(config), ChunkStore.open(version / CHUNKS)
     for done, shard in enumerate(missing, start=total - len(missing) + 1):
         embed_shard(version, store, shard, spec, embedder)

@@ -25,6 +25,7 @@ class Asked:
     question: str
     root: Path
     printed: str
+    told: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Run:
     folder: Path
     index: Path
     printed: str
+    told: str
 
 
 def run_corag(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -73,7 +75,7 @@ def asked(tiny_yaml: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     question = QUESTIONS["q2"][0]
     done = run_corag("ask", question, "--config", tiny_yaml, "--root", root, "--method", "naive_rag", "--json")
     assert done.returncode == 0, done.stderr
-    return Asked(question, root, done.stdout)
+    return Asked(question, root, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +85,7 @@ def whole_run(asked: Asked, tiny_yaml: Path, tiny_config: Config) -> Run:
     done = run_corag("bench", tiny_yaml, "--root", root, "--out", root / "run")
     assert done.returncode == 0, done.stderr
     _, index = open_corpus(root, tiny_config)
-    return Run(root, root / "run", index, done.stdout)
+    return Run(root, root / "run", index, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="session")

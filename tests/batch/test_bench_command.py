@@ -1,6 +1,7 @@
 """`corag bench` and `corag ask` as a user starts them: what is printed where, and which files are left."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -71,6 +72,12 @@ def test_ask_prints_one_json_object_and_nothing_else_on_standard_output(asked, w
         (s["doc_id"], s["start"]) for s in result["selection"]
     ]
     assert record["score"] == result["score"]
+
+
+def test_nothing_that_ray_notes_for_itself_comes_to_standard_error(asked, whole_run):
+    told = asked.told + whole_run.told
+    assert "indexing " in asked.told and "answering " in whole_run.told
+    assert re.findall(r"^\[.* [IW] .*", told, flags=re.MULTILINE) == []  # [date time I process thread] file: what
 
 
 @pytest.mark.parametrize("question", ["", " \t"])

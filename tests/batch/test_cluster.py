@@ -1,10 +1,13 @@
 """Too few CPUs are refused before a Ray starts; what goes wrong in a worker reaches the user as one sentence."""
 
+import logging
+
 import pytest
 import ray
 from ray.exceptions import RayError, RayTaskError
 
 from corag_ray.batch.cluster import ray_cluster
+from corag_ray.batch.progress import stages
 from corag_ray.errors import ConfigError, CoragError, DataError, ProtocolError
 
 
@@ -101,3 +104,58 @@ def test_a_cluster_to_join_is_joined_before_its_cpus_are_judged(monkeypatch):
     with pytest.raises(ConfigError, match=r"^64 CPUs are too few"), ray_cluster(refuse):
         pass
     assert joined == [("10.0.0.1:6379", None), "left"]
+
+
+TIMED_OUT = (
+    "The current node timed out during startup. This could happen because some of the raylet failed to startup or the "
+    "GCS has become overloaded."
+)
+
+
+def not_started(monkeypatch, message, address=None):
+    """What the user reads when Ray fails to start, or to be joined, with this message."""
+
+    def fail(**options):
+        raise Exception(message)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", fail)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(CoragError) as caught, ray_cluster(any_number):
+        pass
+    return str(caught.value)
+
+
+def test_a_ray_that_does_not_come_up_in_time_is_told_with_what_to_do(monkeypatch):
+    assert not_started(monkeypatch, TIMED_OUT) == (
+        f"Ray did not start: {TIMED_OUT.removesuffix('.')}; probably the machine is busy or short of memory: "
+        "end other work, or try again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "address", "words"),
+    [
+        ("no room\nframes", None, "Ray did not start: no room"),
+        ("", None, "Ray did not start: no message"),
+        ("it timed out.", "10.0.0.1:6379", "no Ray cluster was reached at RAY_ADDRESS=10.0.0.1:6379: it timed out."),
+    ],
+)
+def test_of_another_failure_nothing_is_guessed(monkeypatch, message, address, words):
+    assert not_started(monkeypatch, message, address) == words
+
+
+@pytest.mark.parametrize(("address", "first"), [(None, "starting Ray"), ("10.0.0.1:6379", "joining Ray")])
+def test_whoever_shows_progress_is_told_of_the_start_and_of_the_loading(monkeypatch, caplog, address, first):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: None)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 4.0})
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    with caplog.at_level(logging.INFO, stages.name), ray_cluster(any_number):
+        pass
+    assert caplog.messages == [first, "loading models, first step"]

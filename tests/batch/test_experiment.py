@@ -132,6 +132,7 @@ def test_the_estimate_counts_a_first_index_and_says_that_an_update_is_not_counte
     first = dataclasses.replace(there, index_folder=tmp_path / "none")
     long = dataclasses.replace(first, dataset=dataclasses.replace(DATA, documents=(Document("d", "a" * 10_000),)))
     assert [e.not_estimated for e in (there, changed, first)] == [[], ["the index's update"], []]
+    assert [e.makes_index for e in (there, changed, first)] == [False, False, True]
     assert there.estimate_seconds() == changed.estimate_seconds() < long.estimate_seconds()
 
 

@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny_run import config_values, write_folder
 
+from corag_ray.batch import index_folder, index_job
 from corag_ray.batch.index_folder import ensure_index, open_corpus, without_documents
+from corag_ray.batch.progress import stages
 from corag_ray.build import build_embedder
 from corag_ray.config import Config
 from corag_ray.datasets.load import DATA_VARIABLE
@@ -197,3 +200,18 @@ def test_a_shard_is_embedded_without_ray(tiny_config, tiny_dataset, tmp_path, mo
     updated = ensure_index(tiny_config, tiny_dataset, tmp_path, lambda *done: told.append(done))  # `ray.init` raises
     assert updated.embedded == updated.chunks
     assert told == [(0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize(("shards_here", "last"), [(1, "loading models"), (0, "importing Ray")])
+def test_whoever_shows_progress_is_told_what_is_done_before_the_first_shard(
+    tiny_config, tiny_dataset, tmp_path, monkeypatch, caplog, shards_here, last
+):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(index_folder, "SHARDS_WITHOUT_RAY", shards_here)
+    monkeypatch.setattr(index_folder, "build_embedder", stop)
+    monkeypatch.setattr(index_job, "embed_with_ray", stop)
+    with caplog.at_level(logging.INFO, stages.name), pytest.raises(KeyboardInterrupt):
+        ensure_index(tiny_config, tiny_dataset, tmp_path)
+    assert caplog.messages == ["opening the index", "cutting chunks", last]
