@@ -188,26 +188,38 @@ def _question(
 ) -> Question:
     """A query line. Evidence is what its `evidence` quotes, else its whole relevant passages that the corpus holds.
 
-    An empty `evidence` quotes nothing, as in a column that only other rows fill. What is named twice is evidence once.
+    In those an answer is marked that stands there once. An empty `evidence` quotes nothing, as in a column that only
+    other rows fill. What is named twice is evidence once.
     """
     meta = record.get("meta") if isinstance(record.get("meta"), dict) else {}
     entries = record.get("evidence", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise DataError(f"{place}: 'evidence' must be a list of objects {{passage_id, quote}}.")
+    answers = tuple(texts_of(place, record, "answers"))
     if entries:
         evidence = [_quoted(place, entry, passages, documents) for entry in entries]
     else:
         relevant = texts_of(place, record, "relevant_passage_ids")
-        evidence = [Evidence(passages[p].span, text=passages[p].text) for p in relevant if p in passages]
+        evidence = [_whole(passages[p], answers) for p in relevant if p in passages]
     return Question(
         question_id=text_of(place, record, "query_id"),
         text=text_of(place, record, "question"),  # a blank one fails in its row alone, and is counted there
-        answers=tuple(texts_of(place, record, "answers")),
+        answers=answers,
         evidence=tuple(dict.fromkeys(evidence)),
         language=text_of(place, record, "language", "en"),
         kind=text_of(place, meta, "kind") if meta and meta.get("kind") is not None else None,
         answerable=flag_of(place, record, "answerable"),
     )
+
+
+def _whole(passage: _Placed, answers: Sequence[str]) -> Evidence:
+    """A relevant passage, the first answer marked that stands in it once, word for word.
+
+    One that stands there more than once marks no place, and one that is nowhere is the set's own wording.
+    """
+    marked = next((answer for answer in answers if answer.strip() and passage.text.count(answer) == 1), None)
+    place = None if marked is None else _within(passage.span, passage.text.index(marked), marked)
+    return Evidence(passage.span, place, passage.text)
 
 
 def _quoted(

@@ -115,6 +115,30 @@ def test_an_empty_list_of_quotes_leaves_the_relevant_passages(load):
     assert question.evidence == (Evidence(Span("p", 0, 11), text="Tea is old."),)
 
 
+@pytest.mark.parametrize(
+    ("answers", "marked"),
+    [
+        (["old"], (9, 12)),
+        (["young", "is old", "old"], (6, 12)),
+        (["a"], (4, 5)),
+        (["Old"], None),
+        (["", " "], None),
+        ([], None),
+    ],
+)
+def test_an_answer_that_stands_once_in_a_relevant_passage_is_marked_in_it(load, answers, marked):
+    query = QUERIES[0] | {"relevant_passage_ids": ["p"], "answers": answers}
+    [question] = load([passage("p", "Tea is old.", title="茶")], [query]).questions
+    expected = marked and Span("p", *marked)
+    assert question.evidence == (Evidence(Span("p", 2, 13), expected, "Tea is old."),)
+
+
+def test_an_answer_that_stands_in_a_passage_twice_marks_no_place(load):
+    query = QUERIES[0] | {"relevant_passage_ids": ["p"], "answers": ["is"]}
+    [question] = load([passage("p", "This is old.")], [query]).questions
+    assert question.evidence[0].answer is None
+
+
 def test_a_question_carries_what_its_line_says(load):
     full = {"query_id": 7, "question": "多高？", "answers": ["330"], "language": "zh", "meta": {"kind": "fact"}}
     assert load(queries=[full, *QUERIES]).questions == (
