@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from corag_ray.bars import shown_bars
 from corag_ray.batch.progress import stages
 from corag_ray.config_file import load_config
 from corag_ray.errors import ConfigError, CoragError, ProtocolError, unknown_name
-from corag_ray.reports.bars import shown_bars
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -230,7 +230,7 @@ def models() -> None:
     """List the models that a configuration can name, whether their weights are here, and the paper's rerankers."""
     from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, WEIGHTS
     from corag_ray.models.paper_rerankers import PAPER_RERANKERS
-    from corag_ray.names import EMBEDDERS, GENERATORS, PACKAGED_RERANKERS, RERANKERS
+    from corag_ray.names import EMBEDDERS, GENERATORS, RERANKERS
 
     weights_of = {
         "query_likelihood": "the generator's",
@@ -246,8 +246,6 @@ def models() -> None:
     for name in RERANKERS:
         ready = trained if name == COMBINATION else "-"
         table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), ready)
-    for name, reranker in PACKAGED_RERANKERS.items():
-        table.add_row(name, "reranker", reranker.revision, reranker.state)
     table.add_row("(your own)", "reranker", "a folder under `cross_encoders`", "-")
     paper = Table("model", "weights", "window", "licence", "remote code")
     for name, row in PAPER_RERANKERS.items():

@@ -88,7 +88,7 @@ def reranker_identities(config: Config) -> dict[str, str]:
 
 
 def _heads(config: Config) -> list[str]:
-    """What tells the weights of `combination`, which no memo holds, from others; `[]` where no method asks it."""
+    """The revision of `combination`'s weights, which no memo holds, where a method asks it."""
     return [head_revision(COMBINATION_HEAD)] if COMBINATION in config.rerankers else []
 
 

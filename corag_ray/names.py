@@ -1,7 +1,7 @@
 """What the names in a configuration stand for: the one place where names become classes and packages of weights.
 
-Three files look up here: `build.py` makes the objects, `identity.py` tells their numbers from others', and `prepare.py`
-refuses what stands for nothing.
+Above all three files look up here: `build.py` makes the objects, `identity.py` tells their numbers from others', and
+`prepare.py` refuses what stands for nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from corag_ray.errors import unknown_name
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, head_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
-from corag_ray.models.packaged_rerankers import PackagedReranker
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, PaperReranker
 from corag_ray.models.remote_code import may_run_code
 
@@ -37,10 +36,8 @@ RERANKERS: Mapping[str, str] = {
     COMBINATION: "corag_ray.models.combination_reranker:CombinationReranker",
 }
 """Rerankers that need no folder from the user, as `module:class`, imported at first use."""
-PACKAGED_RERANKERS: Mapping[str, PackagedReranker] = {"passage": PackagedReranker("passage")}
-"""Cross-encoders whose weights come with the package; a folder of that name under `cross_encoders` takes the place."""
 CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
-"""The class of those, and of what a configuration names under `cross_encoders`."""
+"""The class of what a configuration names under `cross_encoders`."""
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "ranked": SinglesFill,
@@ -73,7 +70,7 @@ def reranker_class(config: Config, name: str) -> Any:
     Raises:
         ConfigError: an unknown name.
     """
-    cross_encoders = dict.fromkeys([*PACKAGED_RERANKERS, *config.cross_encoders], CROSS_ENCODER)
+    cross_encoders = dict.fromkeys(config.cross_encoders, CROSS_ENCODER)
     module, _, class_name = look_up("reranker", name, {**cross_encoders, **RERANKERS}).partition(":")
     return getattr(importlib.import_module(module), class_name)
 
@@ -97,7 +94,7 @@ def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
 
 
 def asked_cross_encoders(config: Config) -> list[str]:
-    """The settled configuration's cross-encoders that a method asks, in the order of their names."""
+    """The configuration's cross-encoders that a method asks, in the order of their names."""
     return sorted(config.rerankers & set(config.cross_encoders))
 
 
@@ -120,8 +117,7 @@ def runs_code(config: Config, name: str) -> bool:
 
 def calibration_of(config: Config, name: str) -> Calibration | None:
     """A reranker's curve, fitted for the revision of its model or given by the paper's row; None where it has none."""
-    packaged, own = PACKAGED_RERANKERS.get(name), config.cross_encoders.get(name)
-    if own is not None and (packaged is None or own.folder != packaged.target):
+    if name in config.cross_encoders:
         row = paper_row(config, name)
         return None if row is None else row.output
     if name == COMBINATION:
@@ -131,7 +127,7 @@ def calibration_of(config: Config, name: str) -> Calibration | None:
         "pooled_embedding": EMBEDDERS[config.embedder].revision,
         "query_likelihood": GENERATORS[config.generation.model].revision,
     }
-    return load_calibration(name, packaged.revision if packaged else revisions.get(name))
+    return load_calibration(name, revisions.get(name))
 
 
 def calibrations(config: Config) -> dict[str, Calibration | None]:

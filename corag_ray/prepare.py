@@ -6,14 +6,13 @@ from corag_ray.config import Config
 from corag_ray.core.exhaustive import ExhaustiveParams, check_number
 from corag_ray.errors import ConfigError, MissingModelError, unknown_name
 from corag_ray.memo import ScoreFile
-from corag_ray.models.checkpoint_config import check_folder, check_window
+from corag_ray.models.checkpoint_config import check_flag_embedding_installed, check_folder, check_window
 from corag_ray.models.combination_weights import COMBINATION
 from corag_ray.models.onnx_logits import check_onnx_installed
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
 from corag_ray.names import (
     EMBEDDERS,
     GENERATORS,
-    PACKAGED_RERANKERS,
     RERANKERS,
     asked_cross_encoders,
     combination_head,
@@ -85,7 +84,7 @@ def _check_cross_encoders(config: Config) -> None:
                 f"{PAPER_RERANKERS[name].hub_id} at {PAPER_RERANKERS[name].revision} from the hub and name its folder, "
                 f"`cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
             )
-        known = {**RERANKERS, **PACKAGED_RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
+        known = {**RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
         if name not in known:
             error = unknown_name(f"reranker of methods.{method_name}", name, known)
             raise ConfigError(f"{error} A cross-encoder of your own needs an entry under `cross_encoders`.")
@@ -96,5 +95,6 @@ def _check_cross_encoders(config: Config) -> None:
         if row is not None:
             check_checkpoint(name, entry.folder, row)
         check_window(name, entry.folder, entry.max_tokens)
+        check_flag_embedding_installed()
         if entry.is_int8:
             check_onnx_installed(name)

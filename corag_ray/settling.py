@@ -5,25 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from corag_ray.config import Config, CrossEncoderFolder, PlainStrategy, PolicyTreeStrategy
+from corag_ray.config import Config, PlainStrategy, PolicyTreeStrategy
 from corag_ray.core.random_fill import RandomParams
-from corag_ray.models.packaged_rerankers import WINDOW_TOKENS
 from corag_ray.models.torch_setup import Compute, native_dtype
-from corag_ray.names import PACKAGED_RERANKERS
 
 
 def settle(config: Config) -> Config:
     """The configuration with its number type decided and its folders of models told from the root of the file system.
 
-    Packaged cross-encoders that a method asks get the folders that they are put together in, as if they were named.
     Called once, in the driver, so that all processes agree: an actor on a cluster has a working folder of its own.
-
-    Raises:
-        MissingModelError: a packaged cross-encoder cannot be put together.
     """
     own = {n: e.model_copy(update={"folder": e.folder.resolve()}) for n, e in config.cross_encoders.items()}
-    for name in (config.rerankers & PACKAGED_RERANKERS.keys()) - own.keys():
-        own[name] = CrossEncoderFolder(folder=PACKAGED_RERANKERS[name].folder(), max_tokens=WINDOW_TOKENS)
     changes: dict[str, Any] = {"cross_encoders": own}
     if config.deterministic or config.dtype == "auto":
         changes["dtype"] = "float32" if config.deterministic else native_dtype()

@@ -33,6 +33,7 @@ from corag_ray.names import EMBEDDERS, GENERATORS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
+from jobs.bench_rerankers import told_apart
 from jobs.combination.drawing import draw, open_sets
 from jobs.combination.examples import Asked
 from jobs.combination.parts import Parts, fingerprint_of
@@ -67,7 +68,7 @@ def main(
     """Draw the test part's questions, judge every reranker on them, and print the table and its figures."""
     config = settle(load_config(None, {"dtype": "float32", "plan": {"threads": threads}}))
     prepare_weights(config)
-    embedder, folders = build_embedder(config), cross_encoder or []
+    embedder, folders = build_embedder(config), told_apart(cross_encoder or [])
     card = read_card(head)
     trained_on = [entry["name"] for entry in card["data"]]
     names = data.split(",") if data else trained_on

@@ -1,9 +1,9 @@
 """How well rerankers rank single chunks, and how fast: `python -m jobs.bench_rerankers --cross-encoder FOLDER`.
 
 MRR@10 on the highest candidates of the fused retriever, with 95 % intervals, one row a reranker. Of data sets that
-`jobs.train_reranker` learns from, only questions of the documents that it keeps back are asked; the others it never
-sees. BM25's and the embedder's rows rank the same candidates by these alone, `fusion` leaves them as they are, and
-`holding` is the share of questions with evidence among them, which no order can exceed.
+`jobs.train_reranker` learns from by default, or that a folder's own figures name, only questions of the documents that
+it keeps back are asked. BM25's and the embedder's rows rank the same candidates by these alone, `fusion` leaves them as
+they are, and `holding` is the share of questions with evidence among them, which no order can exceed.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config
 from corag_ray.config_file import load_config
+from corag_ray.errors import ConfigError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.intervals import bootstrap_interval, paired_bootstrap
 from corag_ray.identity import index_spec
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.protocols import Reranker
+from corag_ray.names import RERANKERS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
 from corag_ray.types import Chunk, Question
 from jobs.document_parts import part_of_question
 from jobs.fit_calibration import cheap_rerankers
-from jobs.train_reranker import LEARNED_FROM, PARTS, RANKED, TEST_PART
+from jobs.train_reranker import FIGURES, LEARNED_FROM, PARTS, RANKED, TEST_PART
 
 WINDOW = 512
 FUSION, LEXICAL, DENSE = "fusion", "bm25", "pooled_embedding"
@@ -63,7 +65,7 @@ def main(
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Rank every set's questions by every reranker, and print the tables and their figures."""
-    names, folders = data.split(","), cross_encoder or []
+    names, folders = data.split(","), told_apart(cross_encoder or [])
     seconds = len(names) * limit * RANKED * len(folders) / PAIRS_A_SECOND + 30 * len(names)
     print(
         f"{len(names)} sets, {len(folders)} cross-encoders: about {duration_text(seconds)}, indexes apart.", flush=True
@@ -93,7 +95,7 @@ def judge(
     ranks: Ranks = {FUSION: [], **{reranker.name: [] for reranker in rerankers}}
     seconds = dict.fromkeys(ranks, 0.0)
     held, pairs = [], 0
-    asked = questions_to_ask(name, dataset.questions, limit, seed)
+    asked = questions_to_ask(dataset.questions, limit, seed, kept_back=Path(name).name in learned_from(folders))
     for question in track(asked, name, console=Console(file=sys.stderr)):
         rows, candidates = candidates_of(question, index)
         pairs += len(candidates)
@@ -107,10 +109,35 @@ def judge(
     return ranks, {name: pairs / spent for name, spent in seconds.items() if spent}, float(np.mean(held))
 
 
-def questions_to_ask(name: str, questions: Sequence[Question], limit: int, seed: int) -> list[Question]:
-    """At most `limit` questions with evidence, drawn; of a set that is learned from, of the part that is kept back."""
+def told_apart(folders: Sequence[Path]) -> list[Path]:
+    """The folders, whose names stand for the models in tables and figures.
+
+    Raises:
+        ConfigError: two folders, or a folder and a reranker, have one name.
+    """
+    taken = {*RERANKERS, FUSION}
+    for folder in folders:
+        if folder.name in taken or not folder.name:
+            raise ConfigError(
+                f"--cross-encoder {folder}: '{folder.name}' names another row already; rename the folder."
+            )
+        taken.add(folder.name)
+    return list(folders)
+
+
+def learned_from(folders: Sequence[Path]) -> set[str]:
+    """Names of the data sets of which a part may have been trained on, as their trainings tell it, and the usual."""
+    named = set(LEARNED_FROM)
+    for folder in folders:
+        if (folder / FIGURES).is_file():
+            named |= set(json.loads((folder / FIGURES).read_text("utf-8"))["data"])
+    return named
+
+
+def questions_to_ask(questions: Sequence[Question], limit: int, seed: int, *, kept_back: bool) -> list[Question]:
+    """At most `limit` questions with evidence, drawn; where asked for, of the part that is kept back from training."""
     kept = [question for question in questions if question.evidence]
-    if name in LEARNED_FROM:
+    if kept_back:
         kept = [question for question in kept if part_of_question(question, PARTS) == TEST_PART]
     return random.Random(seed).sample(kept, min(limit, len(kept)))
 

@@ -1,8 +1,8 @@
 """How fast combinations are scored: this scorer against FlagEmbedding's and sentence-transformers', on one checkpoint.
 
 `python -m jobs.bench_scorer --data hotpotqa-sample --limit 3000`. The combinations are drawn evenly from what 100
-searches ask for. They are scored in blocks, each by all three sides one after the other in changing order, so that
-other work on the machine falls on all, and all three compute in the same number type. `--backend onnx_int8` adds this
+searches ask for. They are scored in blocks, each by all sides one after the other in changing order, so that
+other work on the machine falls on all, and all compute in the same number type. `--backend onnx_int8` adds this
 scorer in int8 by ONNX Runtime as a fourth side. Without `--model` the checkpoint is all-MiniLM-L6-v2 with a head as it
 is drawn: time does not depend on what the head has learned, but what int8 does to the order of such scores says little.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import functools
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -214,7 +215,7 @@ def time_sides(sides: dict[str, Side], count: int) -> None:
 def compare(sides: dict[str, Side], queries: Sequence[int]) -> dict[str, Any]:
     """Rates, ratios and agreement with FlagEmbedding."""
     ours, flag = sides["ours"], sides["flag_embedding"]
-    figures = {
+    figures: dict[str, Any] = {
         "pairs": len(queries),
         "pairs_a_second": {name: round(len(queries) / side.seconds, 1) for name, side in sides.items()},
         "times_flag_embedding": round(flag.seconds / ours.seconds, 3),
@@ -227,17 +228,22 @@ def compare(sides: dict[str, Side], queries: Sequence[int]) -> dict[str, Any]:
     return figures
 
 
-def agreement(own: Side, other: Side, queries: Sequence[int]) -> dict[str, float]:
-    """Kendall's tau, the mean of the queries', each over its own pairs, and the share of queries with the same best."""
+def agreement(own: Side, other: Side, queries: Sequence[int]) -> dict[str, float | None]:
+    """Kendall's tau, the mean of the queries', each over its own pairs, and the share of queries with the same best.
+
+    A query of one pair, or of equal scores, has no tau.
+    """
     by_query: dict[int, list[int]] = defaultdict(list)
     for number, query in enumerate(queries):
         by_query[query].append(number)
     taus, same = [], []
     for numbers in by_query.values():
         scores, others = ([side.scores[number] for number in numbers] for side in (own, other))
-        taus.append(float(kendalltau(scores, others).statistic))
+        found = float(kendalltau(scores, others).statistic)
+        taus += [found] if math.isfinite(found) else []
         same.append(int(np.argmax(scores)) == int(np.argmax(others)))
-    return {"kendall_tau": round(statistics.fmean(taus), 4), "same_top": round(statistics.fmean(same), 4)}
+    tau = round(statistics.fmean(taus), 4) if taus else None
+    return {"kendall_tau": tau, "same_top": round(statistics.fmean(same), 4)}
 
 
 def operations(model: Any, lengths: Sequence[int]) -> float:

@@ -73,7 +73,6 @@ class Recipe:
     seed: int
     questions_a_step: int = 8
     frozen_layers: int = 2
-    characters_of_an_excerpt: int = EXCERPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +143,7 @@ def main(
         "folder": str(out),
     }
     (out / FIGURES).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(saves_of(lessons, recipe, out))  # last: a run that was killed while it judged need not train again
     print(json.dumps(figures))
 
 
@@ -211,9 +211,9 @@ def train(lessons: Sequence[Lesson], config: Config, out: Path, recipe: Recipe) 
         "texts": [lesson.texts for lesson in lessons],
         "labels": [lesson.labels for lesson in lessons],
     }
-    told = json.dumps([columns, asdict(recipe)])
-    saves = out.with_name(f"{out.name}-training-{hashlib.sha256(told.encode()).hexdigest()[:8]}")
+    saves = saves_of(lessons, recipe, out)
     saves.mkdir(parents=True, exist_ok=True)
+    (out / FIGURES).unlink(missing_ok=True)  # what stands there is of another model from now on
     arguments = CrossEncoderTrainingArguments(
         output_dir=str(saves),
         num_train_epochs=recipe.passes,
@@ -232,8 +232,13 @@ def train(lessons: Sequence[Lesson], config: Config, out: Path, recipe: Recipe) 
     trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=Table.from_dict(columns), loss=loss)
     trainer.train(resume_from_checkpoint=last_whole_save(saves))
     model.save_pretrained(str(out))
-    shutil.rmtree(saves)
     return model
+
+
+def saves_of(lessons: Sequence[Lesson], recipe: Recipe, out: Path) -> Path:
+    """Where a training is saved as it goes on: another one's saves are never taken for its own."""
+    told = json.dumps([[asdict(lesson) for lesson in lessons], asdict(recipe)])
+    return out.with_name(f"{out.name}-training-{hashlib.sha256(told.encode()).hexdigest()[:8]}")
 
 
 def last_whole_save(saves: Path) -> str | None:

@@ -1,11 +1,22 @@
 """What the benchmark of rerankers asks, and what it computes from ranks."""
 
+from pathlib import Path
+
 import pytest
 
+from corag_ray.errors import ConfigError
 from corag_ray.types import Chunk, Evidence, Question, Score, Span
-from jobs.bench_rerankers import figures, questions_to_ask, ranked, reciprocal_rank, table_of
+from jobs.bench_rerankers import (
+    figures,
+    learned_from,
+    questions_to_ask,
+    ranked,
+    reciprocal_rank,
+    table_of,
+    told_apart,
+)
 from jobs.document_parts import part_of_document
-from jobs.train_reranker import LEARNED_FROM, PARTS, TEST_PART
+from jobs.train_reranker import FIGURES, LEARNED_FROM, PARTS, TEST_PART
 
 CHUNKS = [Chunk(n, "d", n, 10 * n, 10 * n + 9, f"text {n}", 1) for n in range(12)]
 
@@ -28,18 +39,33 @@ class Raw:
         return [Score(self.raw[place], 0.5) for _, (place,) in pairs]
 
 
+def test_two_rows_of_one_name_are_refused(tmp_path):
+    assert told_apart([Path("a/x"), Path("b/y")]) == [Path("a/x"), Path("b/y")]
+    for folders in ([Path("a/x"), Path("b/x")], [Path("bm25")], [Path("fusion")], [Path(".")]):
+        with pytest.raises(ConfigError, match="rename the folder"):
+            told_apart(folders)
+
+
+def test_what_a_folders_training_tells_is_added_to_what_is_learned_from(tmp_path):
+    assert learned_from([tmp_path]) == set(LEARNED_FROM)
+    (tmp_path / FIGURES).write_text('{"data": ["covid-qa"]}')
+    assert learned_from([tmp_path]) == {*LEARNED_FROM, "covid-qa"}
+
+
 def test_of_a_set_that_is_learned_from_only_the_documents_kept_back_are_asked():
     questions = [question(f"d{n}") for n in range(60)]
-    kept = questions_to_ask(LEARNED_FROM[0], questions, 60, 0)
+    kept = questions_to_ask(questions, 60, 0, kept_back=True)
     assert 0 < len(kept) < 30
     assert all(part_of_document(one.evidence[0].span.doc_id, PARTS) == TEST_PART for one in kept)
-    assert len(questions_to_ask("another-set", questions, 60, 0)) == 60
+    assert len(questions_to_ask(questions, 60, 0, kept_back=False)) == 60
 
 
 def test_questions_without_evidence_are_not_asked_and_a_limit_draws_by_the_seed():
     questions = [question("d"), Question("q", "why?"), question("e"), question("f")]
-    assert {one.question_id for one in questions_to_ask("set", questions, 9, 0)} == {"q d", "q e", "q f"}
-    drawn = {tuple(one.question_id for one in questions_to_ask("set", questions, 2, seed)) for seed in range(9)}
+    assert {one.question_id for one in questions_to_ask(questions, 9, 0, kept_back=False)} == {"q d", "q e", "q f"}
+    drawn = {
+        tuple(one.question_id for one in questions_to_ask(questions, 2, seed, kept_back=False)) for seed in range(9)
+    }
     assert len(drawn) > 1 and all(len(one) == 2 for one in drawn)
 
 

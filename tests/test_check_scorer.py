@@ -1,5 +1,7 @@
 """The job that proves that threads may share a cross-encoder: of which memory it says that it grows."""
 
+import itertools
+
 import pytest
 
 from corag_ray.types import Score
@@ -40,13 +42,13 @@ def test_memory_may_not_grow_in_the_second_half(monkeypatch, resident_mib, growt
 
 def test_an_error_or_another_score_does_not_hold_however_flat_the_memory_is(monkeypatch):
     class Failing(Constant):
-        calls = 0
+        calls = itertools.count(1)  # of several threads: what one has taken, no other gets
 
         def score(self, pairs):
-            self.calls += 1
-            if self.calls == 2:
+            call = next(self.calls)
+            if call == 2:
                 raise RuntimeError("no")
-            return [Score(0.0, 0.5 + 0.1 * (self.calls == 3)) for _ in pairs]
+            return [Score(0.0, 0.5 + 0.1 * (call == 3)) for _ in pairs]
 
     figures = checked(monkeypatch, Failing(), 700.0, 700.0, 700.0)
     assert figures["errors"] == 1

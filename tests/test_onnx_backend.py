@@ -68,6 +68,8 @@ def test_the_deterministic_mode_refuses_int8_where_a_method_asks_it():
 def test_without_onnx_runtime_int8_is_refused_before_anything_is_loaded_and_torch_is_not(tmp_path, monkeypatch):
     installed = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else installed(name))
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
     prepare_weights(config(tmp_path))
     with pytest.raises(MissingModelError, match=r"^'mine': backend onnx_int8 needs 'onnxruntime', .*\[onnx\]'\.$"):
         prepare_weights(config(tmp_path, backend="onnx_int8"))

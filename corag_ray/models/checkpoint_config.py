@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
-from corag_ray.errors import ConfigError
+from corag_ray.errors import ConfigError, MissingModelError
 
 LEARNED_POSITIONS = {"bert": 0, "electra": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
 """By architecture with learned positions, how many of them hold no token: RoBERTa's kin count from 2."""
+
+
+NEEDS_FLAG_EMBEDDING = "a cross-encoder needs FlagEmbedding: pip install 'corag_ray[rerankers]'."
+
+
+def check_flag_embedding_installed() -> None:
+    """Refuse to begin what would end without the library that loads cross-encoders.
+
+    Raises:
+        MissingModelError: with the command that installs it.
+    """
+    if importlib.util.find_spec("FlagEmbedding") is None:
+        raise MissingModelError(NEEDS_FLAG_EMBEDDING)
 
 
 def configuration(folder: Path) -> dict[str, Any]:
@@ -48,7 +62,11 @@ def check_window(name: str, folder: Path, max_tokens: int) -> None:
     found = configuration(folder)
     positions, unused = found.get("max_position_embeddings"), LEARNED_POSITIONS.get(str(found.get("model_type")))
     if isinstance(positions, int) and unused is not None and max_tokens > positions - unused:
-        raise ConfigError(
-            f"cross_encoders: '{name}': the model in {folder} reads at most {positions - unused} tokens, "
-            f"so max_tokens cannot be {max_tokens:,}."
-        )
+        raise too_large_a_window(name, folder, positions - unused, max_tokens)
+
+
+def too_large_a_window(name: str, folder: Path, positions: int, max_tokens: int) -> ConfigError:
+    """The error for a `max_tokens` above what the model's positions can tell apart."""
+    return ConfigError(
+        f"'{name}': the model in {folder} reads at most {positions:,} tokens, so max_tokens cannot be {max_tokens:,}."
+    )

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.models.checkpoint_config import NEEDS_FLAG_EMBEDDING, too_large_a_window
 from corag_ray.models.lost_buffers import make_lost_buffers
 from corag_ray.models.torch_setup import Compute
 
@@ -49,9 +50,7 @@ def load_checkpoint(
         )
     positions = _positions(model)
     if positions is not None and max_tokens > positions:
-        raise ConfigError(
-            f"'{name}': the model in {folder} reads at most {positions} tokens, so max_tokens cannot be {max_tokens}."
-        )
+        raise too_large_a_window(name, folder, positions, max_tokens)
     _check_tokenizer(folder, name, model, tokenizer)
     return Checkpoint(model.eval(), tokenizer)
 
@@ -61,7 +60,7 @@ def _load(folder: Path, name: str, max_tokens: int, dtype: torch.dtype, remote_c
     try:
         from FlagEmbedding import FlagAutoReranker
     except ModuleNotFoundError as error:
-        raise MissingModelError("a cross-encoder needs FlagEmbedding: pip install 'corag_ray[rerankers]'.") from error
+        raise MissingModelError(NEEDS_FLAG_EMBEDDING) from error
     if (folder / "adapter_config.json").exists():  # its base is another folder, whose files and code nobody hashed
         raise ConfigError(
             f"'{name}': {folder} holds an adapter: merge it into its model, and name the result's folder."

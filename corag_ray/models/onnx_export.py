@@ -21,8 +21,11 @@ def export_float32(model: torch.nn.Module, arguments: Sequence[str], file: Path)
     The file takes `arguments`, [inputs, length] each, and gives `logits`, [inputs].
 
     Raises:
-        ValueError: the file gives other logits than the model where the inputs have another shape than the example's.
+        ValueError: the model has no normalisation, behind which what is no number could be seen, or the file gives
+            other logits than the model where the inputs have another shape than the example's.
     """
+    if not _normalisations(model):
+        raise ValueError("the model has no normalisation, so that what is no score could not be told from one")
     whole = Logit(model, arguments).eval()
     axes = {argument: {0: "inputs", 1: "length"} for argument in arguments} | {"logits": {0: "inputs"}}
     # Of unlike lengths: traced on one alone, the model would have no mask and the file none either.
@@ -87,7 +90,8 @@ class Logit(torch.nn.Module):
 
 
 def _normalisations(model: torch.nn.Module) -> list[torch.nn.Module]:
-    return [part for part in model.modules() if isinstance(part, (torch.nn.LayerNorm, torch.nn.RMSNorm))]
+    """By the name of their class, which ends so in torch, in transformers and in the code of checkpoints alike."""
+    return [part for part in model.modules() if type(part).__name__.endswith("Norm")]
 
 
 def quantise(file: Path, target: Path) -> None:

