@@ -1,11 +1,12 @@
 """Mistaken folders and windows are refused by what a folder tells of itself."""
 
+import importlib.util
 import json
 
 import pytest
 
-from corag_ray.errors import ConfigError
-from corag_ray.models.checkpoint_config import check_folder, check_window, configuration
+from corag_ray.errors import ConfigError, MissingModelError
+from corag_ray.models.checkpoint_config import check_flag_embedding_installed, check_folder, check_window, configuration
 
 
 def folder_with(folder, weights="model.safetensors", **values):
@@ -47,3 +48,10 @@ def test_a_file_that_cannot_be_read_tells_nothing(tmp_path, content):
     if content is not None:
         (tmp_path / "config.json").write_bytes(content)
     assert configuration(tmp_path) == {}
+
+
+def test_without_flag_embedding_the_command_that_installs_it_is_told(monkeypatch):
+    check_flag_embedding_installed()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingModelError, match=r"pip install 'corag_ray\[rerankers\]'"):
+        check_flag_embedding_installed()

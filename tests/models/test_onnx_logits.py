@@ -239,3 +239,35 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(mi
         assert str(caught.value) == (
             f"'mine': backend onnx_int8 needs '{missing}', which is not installed: pip install 'corag_ray[onnx]'."
         )
+
+
+class OwnNorm(torch.nn.Module):
+    """As the code of a checkpoint may bring one."""
+
+    def forward(self, values):
+        return values
+
+
+class Bare(torch.nn.Module):
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.Sequential(torch.nn.Embedding(8, 4), *parts, torch.nn.Linear(4, 1))
+
+    def forward(self, input_ids):
+        return SimpleNamespace(logits=self.parts(input_ids).sum(1))
+
+
+def test_a_state_behind_a_norm_of_a_checkpoints_own_code_is_watched():
+    model = Bare(OwnNorm())
+    with torch.no_grad():
+        model.parts[0].weight[0] = math.inf
+        model.parts[2].weight.zero_()
+        model.parts[2].weight[0, 0] = 1e-30
+    logit = onnx_export.Logit(model, ["input_ids"])
+    assert torch.isnan(logit(torch.tensor([[0, 1]])))
+    assert torch.isfinite(logit(torch.tensor([[1, 2]])))
+
+
+def test_a_model_without_a_norm_is_not_exported(tmp_path):
+    with pytest.raises(ValueError, match="no normalisation"):
+        onnx_export.export_float32(Bare(), ["input_ids"], tmp_path / "file.onnx")
