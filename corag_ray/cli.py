@@ -294,6 +294,7 @@ def _print_answer(record: dict[str, Any]) -> None:
     answer = record["answer"]
     print("(generation is switched off)" if answer is None else answer or "(the model wrote nothing)")
     spent = "{context_tokens} of {budget_tokens} tokens, {pairs} pairs scored".format_map(record)
+    spent += ", {pairs_computed} of them computed".format_map(record)
     if record["sources"]:
         _print_sources(record["sources"], spent)
     else:

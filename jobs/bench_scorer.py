@@ -3,8 +3,17 @@
 `python -m jobs.bench_scorer --data hotpotqa-sample --limit 3000`. The combinations are drawn evenly from what 100
 searches ask for. They are scored in blocks, each by all sides one after the other in changing order, so that
 other work on the machine falls on all, and all compute in the same number type. `--backend onnx_int8` adds this
-scorer in int8 by ONNX Runtime as a fourth side. Without `--model` the checkpoint is all-MiniLM-L6-v2 with a head as it
-is drawn: time does not depend on what the head has learned, but what int8 does to the order of such scores says little.
+scorer in int8 by ONNX Runtime as a fourth side.
+
+The last line is one JSON object. `times_X`: this scorer's rate as a multiple of that of X; `kendall_tau` and
+`same_top`: its order, and its best combination, against FlagEmbedding's by question (1 is the same); `padding_share`:
+of the positions that were computed; `roofline_share`: of the rate at which this machine multiplies the model's largest
+matrices, had every layer been computed whole; `too_long_for_the_others`: pairs left out, since they would cut them.
+`onnx_int8` tells the same of that side, with its rate as a multiple of this scorer's. `memo`: twelve settings of the
+first question's search, each alone and then all with one memo, and for how many the answer was the same.
+
+Without `--model` the checkpoint is all-MiniLM-L6-v2 with a head as it is drawn: time does not depend on what the head
+has learned, but what int8 does to the order of such scores says little.
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ def ray_cluster(check: Callable[[float], None]) -> Iterator[None]:
         check(_cpus_here())
     if ours:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # Ray says in one line that this is set; without it every run has a line that reads as an error and is none.
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
         _start_ray(os.environ.get("RAY_ADDRESS"))
     ray.data.DataContext.get_current()  # sets up the loggers that the next line quiets
     for name in ("ray.data", "ray.data._internal.execution.streaming_executor", "ray.data._internal.progress"):

@@ -142,7 +142,7 @@ def _search(steps: Steps) -> _Part:
     if search is None:
         note = _NO_SEARCH.get(choice.source, "the search was not kept")
         return "search", _plain(went_in), Group(_plain(note), *_selected(steps))
-    out: list[RenderableType] = [_plain(f"{choice.pairs:,} pairs scored")]
+    out: list[RenderableType] = [_plain(f"{choice.pairs:,} pairs scored, {choice.pairs_computed:,} of them computed")]
     if isinstance(search, PolicyTreeSearch):
         params = steps.params if isinstance(steps.params, SearchParams) else None
         nodes = expansions(search.root, choice.effective_budget_tokens, params)

@@ -43,6 +43,7 @@ def steps(*, question="why?", candidates=CHUNKS, choice=None, **changes: Any) ->
         selection=[CHUNKS[2], CHUNKS[0]],
         score=0.81,
         pairs=5,
+        pairs_computed=3,
         reranker="late_interaction",
         effective_budget_tokens=8,
         prompt="User question: why?\nRelevant information:\n1. text 2\n2. text 0\n",
@@ -172,7 +173,7 @@ def test_a_method_without_search_vector_or_answer_says_so():
 
 def test_a_strategy_without_a_tree_shows_its_selection_alone():
     text = words(printed(steps(search=SinglesFill(Candidates((1,), (0.0,), (0,), (0,)), 8, RankedParams())))[4])
-    assert "5 pairs scored selection of 8 tokens" in text
+    assert "5 pairs scored, 3 of them computed selection of 8 tokens" in text
 
 
 def test_what_a_table_leaves_out_is_counted():
