@@ -10,7 +10,7 @@ from corag_ray.models.calibration import Calibration, load_calibration
 COMBINATION = "combination"
 """The reranker's name in configurations and in its file of curves."""
 COMBINATION_HEAD = Path(__file__).parent / "weights" / COMBINATION
-"""The folder in the package that `jobs.train_combination_reranker` writes; none comes with it yet."""
+"""The folder that comes with the package, made by `jobs.train_combination_reranker`."""
 WEIGHTS = "model.safetensors"
 """The head's weights; their metadata hold its shape, and the embedder whose vectors it was trained over."""
 CARD = "card.json"
