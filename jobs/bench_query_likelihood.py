@@ -17,21 +17,20 @@ from typing import Annotated
 import typer
 
 from corag_ray.batch.estimate import duration_text, generator_seconds
-from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config_file import load_config
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch, SearchParams
 from corag_ray.core.strategy import Candidates
-from corag_ray.identity import index_spec
-from corag_ray.indexing.open_index import open_index
 from corag_ray.models.packaged import SMOLLM2
 from corag_ray.models.query_likelihood import PreparedLikelihood, QueryLikelihood
 from corag_ray.models.torch_setup import Compute
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import settle
 from corag_ray.types import Combination
+from jobs.made_index import made_index
 
 BUDGET_TOKENS = 1024
 DEEP = replace(PRESETS["seed"], exploration=0.0, cost_weight=0.0, iterations=4)
@@ -103,8 +102,7 @@ def main(
     dataset, folder = open_corpus(root, config)
     tokens = limit * (10 * 300 + 4 * 400) + limit * 14 * 170  # rounds of whole sequences, and of their last chunks
     print(f"{limit} candidates, two searches, two sides: about {duration_text(generator_seconds(tokens, threads))}.")
-    ensure_index(config, dataset, folder)
-    index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
+    index = made_index(config, dataset, folder, build_embedder(config))
     question = dataset.questions[0].text
     [hits] = index.first_stage.search([question], limit)
     chunks = index.store.take([row for row, _ in hits])

@@ -23,7 +23,7 @@ from rich.progress import track
 from rich.table import Table
 
 from corag_ray.batch.estimate import duration_text
-from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config
@@ -31,8 +31,7 @@ from corag_ray.config_file import load_config
 from corag_ray.errors import ConfigError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.intervals import bootstrap_interval, paired_bootstrap
-from corag_ray.identity import index_spec
-from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.indexing.open_index import OpenIndex
 from corag_ray.models.cross_encoder import CrossEncoder
 from corag_ray.models.protocols import Reranker
 from corag_ray.names import RERANKERS
@@ -42,6 +41,7 @@ from corag_ray.settling import settle
 from corag_ray.types import Chunk, Question
 from jobs.document_parts import part_of_question
 from jobs.fit_calibration import cheap_rerankers
+from jobs.made_index import made_index
 from jobs.train_reranker import FIGURES, LEARNED_FROM, PARTS, RANKED, TEST_PART
 
 WINDOW = 512
@@ -85,9 +85,8 @@ def judge(
 ) -> tuple[Ranks, dict[str, float], float]:
     """Reciprocal ranks and pairs a second by reranker, and the share of questions with evidence to be ranked."""
     dataset, folder = open_corpus(root, config)
-    ensure_index(config, dataset, folder)
     embedder = build_embedder(config)
-    index = open_index(folder, index_spec(config, dataset), embedder, config.retrieval.kind)
+    index = made_index(config, dataset, folder, embedder)
     rerankers: list[Reranker[Any]] = [
         *cheap_rerankers(index, embedder),
         *(CrossEncoder(one, one.name, WINDOW, compute_of(config)) for one in folders),

@@ -22,15 +22,13 @@ import numpy as np
 import typer
 
 from corag_ray.batch.estimate import duration_text
-from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config
 from corag_ray.config_file import load_config
 from corag_ray.errors import DataError
 from corag_ray.evaluation.evidence import covers
-from corag_ray.identity import index_spec
-from corag_ray.indexing.open_index import open_index
 from corag_ray.models.cross_encoder import CrossEncoder, PreparedPair
 from corag_ray.models.pair_inputs import ChunkIds, Pooling
 from corag_ray.models.protocols import IdArray
@@ -40,6 +38,7 @@ from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
 from corag_ray.types import Combination
 from jobs.document_parts import part_of_question
+from jobs.made_index import made_index
 from jobs.train_reranker import PARTS, TEST_PART
 
 TOKENS = 2000
@@ -92,8 +91,7 @@ def main(
 def draw(config: Config, root: Path, ours: CrossEncoder) -> Iterator[Drawn]:
     """Of each question that was kept back, in random order, its candidates and two combinations, if they allow both."""
     dataset, folder = open_corpus(root, config)
-    ensure_index(config, dataset, folder)
-    index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
+    index = made_index(config, dataset, folder, build_embedder(config))
     questions = [question for question in dataset.questions if part_of_question(question, PARTS) == TEST_PART]
     random.Random(0).shuffle(questions)
     for question in questions:

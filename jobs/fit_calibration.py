@@ -21,15 +21,14 @@ import typer
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import DataError
 from corag_ray.evaluation.evidence import covers
-from corag_ray.identity import index_spec
-from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.indexing.open_index import OpenIndex
 from corag_ray.models.bm25_combination import BM25Combination
 from corag_ray.models.calibration import CALIBRATIONS, Calibration, read_calibrations
 from corag_ray.models.late_interaction import LateInteraction
@@ -41,6 +40,7 @@ from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.types import Chunk, Combination, Question
 from jobs.document_parts import part_of_document, part_of_question
+from jobs.made_index import made_index
 
 SIZES = (1, 2, 3)
 """Chunks of the combinations that are drawn: two of each size a question, one with evidence and one without."""
@@ -85,9 +85,8 @@ def main(
         config = load_config(None, {"dataset": name, "dtype": "float32", "plan": {"threads": threads}})
         prepare_weights(config)
         dataset, folder = open_corpus(root, config)
-        ensure_index(config, dataset, folder)
         embedder = build_embedder(config)
-        index = open_index(folder, index_spec(config, dataset), embedder, config.retrieval.kind)
+        index = made_index(config, dataset, folder, embedder)
         used = score_set(dataset, index, cheap_rerankers(index, embedder), limit, samples)
         questions += used
         likelihood = QueryLikelihood(GENERATORS[config.generation.model].folder(), compute_of(config))

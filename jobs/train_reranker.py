@@ -22,7 +22,7 @@ import numpy as np
 import typer
 
 from corag_ray.batch.estimate import duration_text
-from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config import Config
@@ -30,14 +30,13 @@ from corag_ray.config_file import load_config
 from corag_ray.errors import DataError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.evidence import covers
-from corag_ray.identity import index_spec
-from corag_ray.indexing.open_index import open_index
 from corag_ray.names import EMBEDDERS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
 from corag_ray.types import Chunk, Question, Span
 from jobs.document_parts import part_of_document, part_of_question
+from jobs.made_index import made_index
 
 Item = TypeVar("Item")
 
@@ -151,8 +150,7 @@ def draw(name: str, config: Config, limit: int | None, root: Path) -> Iterator[A
     """Questions from all over a set, whose evidence lies in one part, with their candidates of that part."""
     config = config.model_copy(update={"dataset": name})
     dataset, folder = open_corpus(root, config)
-    ensure_index(config, dataset, folder)
-    index = open_index(folder, index_spec(config, dataset), build_embedder(config), config.retrieval.kind)
+    index = made_index(config, dataset, folder, build_embedder(config))
     questions = [question for question in dataset.questions if part_of_question(question, PARTS) is not None]
     questions = evenly(questions, limit or len(questions))
     for question, hits in zip(questions, index.first_stage.search([q.text for q in questions], 60), strict=True):

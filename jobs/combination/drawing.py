@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from corag_ray.batch.index_folder import ensure_index, open_corpus
+from corag_ray.batch.index_folder import open_corpus
 from corag_ray.config import Config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.evaluation.evidence import answering_evidence, covers
-from corag_ray.identity import index_spec
-from corag_ray.indexing.open_index import OpenIndex, open_index
+from corag_ray.indexing.open_index import OpenIndex
 from corag_ray.models.protocols import Embedder
 from corag_ray.types import Chunk, Question
 from jobs.combination.examples import Asked, Kind
 from jobs.combination.parts import Part, Parts, part_of, parts_of
+from jobs.made_index import made_index
 
 DEPTH = 300
 """Candidates retrieved, of which those of the question's part are kept: a fifth of them in the smaller parts."""
@@ -39,8 +39,7 @@ class OpenSet:
 
     def index(self, embedder: Embedder) -> OpenIndex:
         """Its index, made where it is missing."""
-        ensure_index(self.config, self.dataset, self.folder)
-        return open_index(self.folder, index_spec(self.config, self.dataset), embedder, self.config.retrieval.kind)
+        return made_index(self.config, self.dataset, self.folder, embedder)
 
 
 def joined(questions: Sequence[Question], chance: random.Random) -> list[Question]:
