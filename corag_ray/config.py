@@ -210,9 +210,13 @@ def _default_methods() -> dict[str, Method]:
     }
 
 
+WINDOW_TOKENS = 512
+"""Of a cross-encoder whose entry says nothing else and names none of the paper's."""
+
+
 def _window_tokens(entry: dict[str, Any]) -> int:
     row = PAPER_RERANKERS.get(entry.get("model") or "")
-    return 512 if row is None else row.window_tokens
+    return WINDOW_TOKENS if row is None else row.window_tokens
 
 
 class CrossEncoderFolder(Section):

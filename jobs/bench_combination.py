@@ -19,7 +19,7 @@ from rich.table import Table
 from corag_ray.batch.estimate import duration_text
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config
+from corag_ray.config import WINDOW_TOKENS, Config
 from corag_ray.config_file import load_config
 from corag_ray.errors import DataError, unknown_name
 from corag_ray.indexing.open_index import OpenIndex
@@ -40,7 +40,6 @@ from jobs.combination.parts import Parts, fingerprint_of
 from jobs.combination.sense import Sense, figures, judge
 from jobs.fit_calibration import cheap_rerankers
 
-WINDOW = 512
 PAIRS_A_QUESTION = 8
 PAIRS_A_SECOND = {"cross-encoder": 20.0, "query_likelihood": 4.0}
 """Of the slow ones, for the estimate of time."""
@@ -131,7 +130,7 @@ def check_split(card: dict[str, Any], parts: Parts) -> None:
 def slow_rerankers(config: Config, folders: Sequence[Path], likelihood: bool) -> list[Reranker[Any]]:
     """Those that read text for every combination."""
     compute = compute_of(config)
-    slow: list[Reranker[Any]] = [CrossEncoder(folder, folder.name, WINDOW, compute) for folder in folders]
+    slow: list[Reranker[Any]] = [CrossEncoder(folder, folder.name, WINDOW_TOKENS, compute) for folder in folders]
     if likelihood:
         slow.append(QueryLikelihood(GENERATORS[config.generation.model].folder(), compute))
     return slow

@@ -26,10 +26,11 @@ from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config
+from corag_ray.config import WINDOW_TOKENS, Config
 from corag_ray.config_file import load_config
 from corag_ray.errors import ConfigError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
+from corag_ray.evaluation.evidence import covers_any
 from corag_ray.evaluation.intervals import bootstrap_interval, paired_bootstrap
 from corag_ray.indexing.open_index import OpenIndex
 from corag_ray.models.cross_encoder import CrossEncoder
@@ -44,7 +45,6 @@ from jobs.fit_calibration import cheap_rerankers
 from jobs.made_index import made_index
 from jobs.train_reranker import FIGURES, LEARNED_FROM, PARTS, RANKED, TEST_PART
 
-WINDOW = 512
 FUSION, LEXICAL, DENSE = "fusion", "bm25", "pooled_embedding"
 BASELINES = (FUSION, LEXICAL, DENSE)
 """What a reranker has to be better than: the candidates as they come, and by each of the two searches alone."""
@@ -89,7 +89,7 @@ def judge(
     index = made_index(config, dataset, folder, embedder)
     rerankers: list[Reranker[Any]] = [
         *cheap_rerankers(index, embedder),
-        *(CrossEncoder(one, one.name, WINDOW, compute_of(config)) for one in folders),
+        *(CrossEncoder(one, one.name, WINDOW_TOKENS, compute_of(config)) for one in folders),
     ]
     ranks: Ranks = {FUSION: [], **{reranker.name: [] for reranker in rerankers}}
     seconds = dict.fromkeys(ranks, 0.0)
@@ -99,7 +99,7 @@ def judge(
         rows, candidates = candidates_of(question, index)
         pairs += len(candidates)
         ranks[FUSION].append(reciprocal_rank(question, candidates))
-        held.append(any(reciprocal_rank(question, [chunk]) for chunk in candidates))
+        held.append(any(covers_any(chunk, question.evidence) for chunk in candidates))
         for reranker in rerankers:
             started = time.perf_counter()
             order = ranked(reranker, question, candidates, rows)

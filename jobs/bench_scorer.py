@@ -40,7 +40,7 @@ from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import ensure_index, open_corpus
 from corag_ray.build import build_selector
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config
+from corag_ray.config import WINDOW_TOKENS, Config
 from corag_ray.config_file import load_config
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
@@ -58,7 +58,6 @@ from corag_ray.types import Chunk, Combination, Question
 from jobs.untrained_cross_encoder import untrained
 
 SEARCHES = 100
-WINDOW = 512
 REPEATS = 20
 SETTINGS = [
     replace(PRESETS["report"], exploration=exploration, cost_weight=cost_weight, iterations=iterations)
@@ -129,10 +128,10 @@ def main(
     traffic = draw_traffic(config, root, limit)
     with tempfile.TemporaryDirectory() as scratch:
         folder = model or untrained(Path(scratch), config)
-        ours = CrossEncoder(folder, "ours", WINDOW, Compute(threads, dtype=config.dtype))
+        ours = CrossEncoder(folder, "ours", WINDOW_TOKENS, Compute(threads, dtype=config.dtype))
         rerankers = {"ours": ours}
         if backend is Backend.ONNX_INT8:
-            rerankers[INT8] = CrossEncoder(folder, INT8, WINDOW, Compute(threads), int8=weights_hash(folder))
+            rerankers[INT8] = CrossEncoder(folder, INT8, WINDOW_TOKENS, Compute(threads), int8=weights_hash(folder))
         sides, queries, lengths = make_sides(folder, traffic, rerankers, config.dtype)
         time_sides(sides, len(queries))
         model = AutoModelForSequenceClassification.from_pretrained(folder)
@@ -180,9 +179,11 @@ def make_sides(
     asked = [(number, one) for number, query in enumerate(traffic) for one in query.combinations]
     texts = [pair for query in traffic for pair in query.pairs()]
     lengths = [len(ids) for ids in tokenizer(*map(list, zip(*texts, strict=True)))["input_ids"]]
-    fits = [place for place, length in enumerate(lengths) if length <= WINDOW]
-    flag = FlagReranker(str(folder), use_fp16=False, devices="cpu", query_max_length=WINDOW, max_length=WINDOW)
-    theirs = SentenceTransformersEncoder(str(folder), max_length=WINDOW, device="cpu")
+    fits = [place for place, length in enumerate(lengths) if length <= WINDOW_TOKENS]
+    flag = FlagReranker(
+        str(folder), use_fp16=False, devices="cpu", query_max_length=WINDOW_TOKENS, max_length=WINDOW_TOKENS
+    )
+    theirs = SentenceTransformersEncoder(str(folder), max_length=WINDOW_TOKENS, device="cpu")
     for model in (flag.model, theirs.model):
         model.to(getattr(torch, dtype))
     prepared: dict[str, dict[int, Any]] = {name: {} for name in rerankers}

@@ -25,10 +25,10 @@ from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config
+from corag_ray.config import WINDOW_TOKENS, Config
 from corag_ray.config_file import load_config
 from corag_ray.errors import DataError
-from corag_ray.evaluation.evidence import covers
+from corag_ray.evaluation.evidence import covers_any
 from corag_ray.models.cross_encoder import CrossEncoder, PreparedPair
 from corag_ray.models.pair_inputs import ChunkIds, Pooling
 from corag_ray.models.protocols import IdArray
@@ -63,7 +63,7 @@ def main(
     model: Annotated[Path, typer.Option(help="Folder of a cross-encoder.")],
     data: Annotated[str, typer.Option(help="Data set.")] = "squad-v1.1-part",
     limit: Annotated[int, typer.Option(min=1, help="Questions.")] = 200,
-    window: Annotated[int, typer.Option(min=16, help="The model's window, in tokens.")] = 512,
+    window: Annotated[int, typer.Option(min=16, help="The model's window, in tokens.")] = WINDOW_TOKENS,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
@@ -98,7 +98,7 @@ def draw(config: Config, root: Path, ours: CrossEncoder) -> Iterator[Drawn]:
         [hits] = index.first_stage.search([question.text], CANDIDATES)
         rows = [row for row, _ in hits]
         candidates = index.store.take(rows)
-        holds = [any(covers(chunk, item) for item in question.evidence) for chunk in candidates]
+        holds = [covers_any(chunk, question.evidence) for chunk in candidates]
         if any(holds):
             prepared = ours.prepare(question.text, candidates, rows)
             if both := combinations([len(ids.first) for ids in prepared.chunks], holds):

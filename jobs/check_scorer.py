@@ -27,6 +27,7 @@ import typer
 
 from corag_ray.batch.estimate import duration_text
 from corag_ray.cli import reporting_errors
+from corag_ray.config import WINDOW_TOKENS
 from corag_ray.config_file import load_config
 from corag_ray.models.cross_encoder import CrossEncoder, PreparedPair
 from corag_ray.models.torch_setup import Compute
@@ -37,7 +38,6 @@ from jobs.untrained_cross_encoder import untrained
 T = TypeVar("T")
 Pair = tuple[PreparedPair, Combination]
 
-WINDOW = 512
 CHUNKS = 3
 PARTS: dict[str, list[str]] = {
     "words": ["tower ", "high ", "tea ", "1889 ", "is the ", "why? "],
@@ -130,7 +130,7 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         folder = model or untrained(Path(scratch), config)
         for dtype in dtypes:
-            reranker = CrossEncoder(folder, dtype, WINDOW, Compute(config.plan.threads, dtype=dtype))
+            reranker = CrossEncoder(folder, dtype, WINDOW_TOKENS, Compute(config.plan.threads, dtype=dtype))
             figures[dtype] = check_inputs(reranker, fuzzed, TOLERANCES[dtype])
             if dtype == config.dtype:
                 made = (Attempts().of(one.prepared, reranker) for one in fuzzed if not one.is_huge)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from corag_ray.types import Question
+
+Part = TypeVar("Part")
 
 Groups = Mapping[str, str]
 """By document id the first id of the documents that must be of one part with it; one that is not named stands alone."""
@@ -50,5 +53,10 @@ def part_of_document(doc_id: str, parts: int, groups: Groups = APART) -> int:
 
 def part_of_question(question: Question, parts: int, groups: Groups = APART) -> int | None:
     """The part that holds all documents of its evidence; None where there is no such part, or no evidence."""
-    found = {part_of_document(evidence.span.doc_id, parts, groups) for evidence in question.evidence}
+    return in_one_part(question, lambda doc_id: part_of_document(doc_id, parts, groups))
+
+
+def in_one_part(question: Question, part_of: Callable[[str], Part]) -> Part | None:
+    """`part_of_question` where a document's part is told by its id in another way."""
+    found = {part_of(evidence.span.doc_id) for evidence in question.evidence}
     return found.pop() if len(found) == 1 else None

@@ -27,7 +27,7 @@ from corag_ray.cli import reporting_errors
 from corag_ray.config_file import load_config
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.errors import DataError
-from corag_ray.evaluation.evidence import covers
+from corag_ray.evaluation.evidence import covers_any
 from corag_ray.indexing.open_index import OpenIndex
 from corag_ray.models.bm25_combination import BM25Combination
 from corag_ray.models.calibration import CALIBRATIONS, Calibration, read_calibrations
@@ -154,7 +154,7 @@ def score_set(
 def draw(chunks: Sequence[Chunk], question: Question, chance: random.Random) -> list[tuple[Combination, bool]]:
     """For each size a combination that holds evidence and one that holds none, where the candidates allow both."""
     numbers = range(len(chunks))
-    holding = [n for n in numbers if any(covers(chunks[n], evidence) for evidence in question.evidence)]
+    holding = [n for n in numbers if covers_any(chunks[n], question.evidence)]
     others = sorted(set(numbers) - set(holding))
     drawn: list[tuple[Combination, bool]] = []
     for size in SIZES:

@@ -25,11 +25,11 @@ from corag_ray.batch.estimate import duration_text
 from corag_ray.batch.index_folder import open_corpus
 from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
-from corag_ray.config import Config
+from corag_ray.config import WINDOW_TOKENS, Config
 from corag_ray.config_file import load_config
 from corag_ray.errors import DataError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
-from corag_ray.evaluation.evidence import covers
+from corag_ray.evaluation.evidence import covers, covers_any
 from corag_ray.names import EMBEDDERS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
@@ -53,7 +53,6 @@ HIGHEST, DRAWN = 2, 1
 """Candidates without evidence that a question is learned with: its highest, which mislead most, and any others."""
 EXCERPT = 600
 """Characters of a chunk that training reads, about 130 tokens."""
-MAX_TOKENS = 512
 RIGHT = 10.0
 """ListNet aims at the softmax of the labels: all but nothing of it then lies on the candidate with evidence."""
 PAIRS_A_SECOND = 7.0
@@ -157,7 +156,7 @@ def draw(name: str, config: Config, limit: int | None, root: Path) -> Iterator[A
         found = index.store.take([row for row, _ in hits])
         part = part_of_question(question, PARTS)
         candidates = [chunk for chunk in found if part_of_document(chunk.doc_id, PARTS) == part][:RANKED]
-        holds = [any(covers(chunk, item) for item in question.evidence) for chunk in candidates]
+        holds = [covers_any(chunk, question.evidence) for chunk in candidates]
         yield Asked(question, candidates, holds)
 
 
@@ -200,7 +199,7 @@ def train(lessons: Sequence[Lesson], config: Config, out: Path, recipe: Recipe) 
     from transformers import set_seed
 
     set_seed(recipe.seed)  # the head is drawn at loading
-    model = CrossEncoder(str(EMBEDDERS[config.embedder].folder()), num_labels=1, max_length=MAX_TOKENS, device="cpu")
+    model = CrossEncoder(str(EMBEDDERS[config.embedder].folder()), num_labels=1, max_length=WINDOW_TOKENS, device="cpu")
     bert = model.model.bert
     for module in [bert.embeddings, *bert.encoder.layer[: recipe.frozen_layers]]:
         module.requires_grad_(False)

@@ -55,6 +55,11 @@ def covers(chunk: Chunk, item: Evidence) -> bool:
     return answer is not None and 0 < answer.end - answer.start == _shared_characters(chunk, answer)
 
 
+def covers_any(chunk: Chunk, evidence: Sequence[Evidence]) -> bool:
+    """Whether the chunk covers one of the spans at least."""
+    return any(covers(chunk, item) for item in evidence)
+
+
 def _lies_in(chunk: Chunk, span: Span) -> bool:
     shared = _shared_characters(chunk, span)
     return shared > 0 and 2 * shared >= chunk.end - chunk.start

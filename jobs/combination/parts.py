@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from corag_ray.types import Question
-from jobs.document_parts import groups_of, part_of_document
+from jobs.document_parts import groups_of, in_one_part, part_of_document
 from jobs.train_reranker import PARTS, TEST_PART
 
 Part = Literal["train", "dev", "test"]
@@ -26,8 +26,7 @@ def parts_of(doc_ids: Iterable[str], questions: Iterable[Question]) -> Parts:
 
 def part_of(question: Question, parts: Parts) -> Part | None:
     """The part that holds all documents of its evidence; None where there is no such part, or no evidence."""
-    found = {parts[item.span.doc_id] for item in question.evidence}
-    return found.pop() if len(found) == 1 else None
+    return in_one_part(question, lambda doc_id: parts[doc_id])
 
 
 def fingerprint_of(parts: Parts) -> str:
