@@ -67,7 +67,7 @@ SMOOTHED, TOLD_STEPS = 50, 100
 """Steps whose mean loss is shown, and steps from one printed line to the next: a log has no bar."""
 LIMITS = [
     "English only, as the embedder and the data are.",
-    "Trained on encyclopaedia text in chunks of 128 tokens; other text and sizes were not looked at.",
+    "Trained on encyclopaedia text in chunks of {chunk_tokens} tokens; other text and sizes were not looked at.",
     "Chunks beyond the sixth share the sixth's place; longer combinations were never trained on.",
     "It sees a chunk only through the tokens nearest to the question's: evidence that shares no meaning with the "
     "question is invisible to it.",
@@ -134,7 +134,9 @@ def main(
     )
     screen.print(f"{len(examples)} questions: about {duration_text(seconds_of(recipe, len(examples), threads))}.")
     trained = watched_training(examples, dev, recipe, work / "checkpoint.pt", embedder, compute, screen)
-    card = card_of(recipe, trained, sets) | {"embedder": EMBEDDERS[config.embedder].revision}
+    card = card_of(recipe, trained, sets, config.chunking.size_tokens) | {
+        "embedder": EMBEDDERS[config.embedder].revision
+    }
     card |= {"split_fingerprint": fingerprint_of(parts)}
     card |= {
         part: figures(sense_of(of_part, trained.head, embedder, compute))
@@ -241,7 +243,7 @@ def mean_share(shares: Mapping[str, Mapping[str, float | int | None]]) -> float:
     return sum(kept) / max(1, len(kept))
 
 
-def card_of(recipe: Recipe, trained: Trained, sets: Mapping[str, Drawn]) -> dict[str, Any]:
+def card_of(recipe: Recipe, trained: Trained, sets: Mapping[str, Drawn], chunk_tokens: int) -> dict[str, Any]:
     """The model card: how the head was made, of what, and what it does not know."""
     ends = trained.losses[:20], trained.losses[-20:]
     return {
@@ -269,7 +271,7 @@ def card_of(recipe: Recipe, trained: Trained, sets: Mapping[str, Drawn]) -> dict
         "mined_combinations": sum(map(len, trained.mined.values())),
         "loss_at_both_ends": [round(float(np.mean(losses)), 4) for losses in ends],
         "dev_by_pass": [round(value, 4) for value in trained.judged],
-        "limits": LIMITS,
+        "limits": [limit.format(chunk_tokens=chunk_tokens) for limit in LIMITS],
     }
 
 

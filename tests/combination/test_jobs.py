@@ -77,13 +77,14 @@ def test_the_card_says_what_was_trained_on_under_which_licence():
     trained = Trained(head, [0.61234, 0.7], [3.0] * 30 + [1.0] * 20, {0: [(1,), (2,)], 5: [(0,)]})
     single, joined = Example(asked_of([{0}], kind="single"), None), Example(asked_of([{0}, {1}], kind="joined"), None)
     sets = {name: Drawn([single, joined, joined], [single], []) for name in ("selqa", "mine")}
-    card = json.loads(json.dumps(card_of(Recipe(head.shape, seed=4), trained, sets)))
+    card = json.loads(json.dumps(card_of(Recipe(head.shape, seed=4), trained, sets, 96)))
     assert [entry["licence"] for entry in card["data"]] == [
         LICENCES["selqa"],
         "not known to this job: its user's to check",
     ]
     assert card["data"][0]["questions"] == {"train": {"single": 1, "joined": 2}, "dev": {"single": 1}, "test": {}}
     assert card["recipe"]["seed"] == 4
+    assert "chunks of 96 tokens" in " ".join(card["limits"])
     assert card["mined_combinations"] == 3
     assert card["loss_at_both_ends"] == [3.0, 1.0]
     assert card["dev_by_pass"] == [0.6123, 0.7]
