@@ -45,7 +45,6 @@ from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.versions import UNFINISHED, IndexSpec, next_version
 from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.models.protocols import Embedder
-from corag_ray.models.torch_setup import SLEEPING_THREADS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import settle
 
@@ -93,7 +92,6 @@ def main(
 
 def _in_new_process(work: Callable[..., T], *arguments: Any) -> T:
     """The work's result from a process whose threads wait as those of an actor do."""
-    os.environ.update(SLEEPING_THREADS)
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(work, *arguments).result()
 

@@ -42,6 +42,7 @@ class Compute:
 
     def apply(self) -> None:
         """Set the threads of torch and FAISS for this process and keep the hub libraries offline."""
+        os.environ.update(SLEEPING_THREADS)  # for whichever of the two is not loaded yet
         import faiss
         import torch
 

@@ -1,12 +1,14 @@
 """How torch computes: one thread and float32 where numbers must not depend on the plan."""
 
 import os
+import subprocess
+import sys
 
 import faiss
 import pytest
 import torch
 
-from corag_ray.models.torch_setup import OFFLINE, Compute, native_dtype
+from corag_ray.models.torch_setup import OFFLINE, SLEEPING_THREADS, Compute, native_dtype
 
 
 @pytest.fixture
@@ -42,3 +44,12 @@ def test_the_hub_libraries_are_kept_offline_and_none_reports_to_its_maker(monkey
     Compute(1).apply()
     named = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY")
     assert {name: os.environ.get(name) for name in named} == dict.fromkeys(named, "1")
+
+
+def test_threads_that_wait_sleep_in_commands_and_jobs_alike_where_the_libraries_can_still_be_told():
+    told = "import os, sys\n{}\nprint(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name not in SLEEPING_THREADS}
+    first = "from corag_ray.models.torch_setup import Compute; Compute(1).apply()"
+    for code, expected in ((first, "PASSIVE True"), ("import jobs", "PASSIVE False"), ("", "None False")):
+        run = subprocess.run([sys.executable, "-c", told.format(code)], env=environment, capture_output=True, text=True)
+        assert run.stdout.strip() == expected, run.stderr
