@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parent.parent
 PINS = [
@@ -20,6 +21,9 @@ PINS = [
 ]
 SOURCE_ONLY = "rouge-score"
 """The one package without a wheel: an sdist of pure Python."""
+
+OLDEST_OF_EACH = ["3.11.0", "3.12.0"]
+"""Some releases ask for a later patch of a Python than a distribution may have, and pip then searches without end."""
 
 
 def canonical(name: str) -> str:
@@ -57,11 +61,20 @@ def test_the_source_only_package_compiles_nothing():
 
 
 @pytest.mark.registry
-def test_every_other_pin_has_a_wheel(tmp_path):
+@pytest.mark.parametrize("python", OLDEST_OF_EACH)
+def test_every_other_pin_has_a_wheel_for_the_oldest_python_of_each_kind(tmp_path, python):
     wheels = tmp_path / "pins.txt"
     wheels.write_text("\n".join(pin for pin in PINS if canonical(pin.split("==")[0]) != SOURCE_ONLY))
     flags = ["--dry-run", "--no-deps", "--ignore-installed", "--only-binary=:all:", "--quiet", "-r", str(wheels)]
-    run = subprocess.run([sys.executable, "-m", "pip", "install", *flags], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pip", "install", "--python-version", python, *flags]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     if "connection" in run.stderr.lower() or "timed out" in run.stderr.lower():
         pytest.skip("NO REGISTRY WAS REACHED: that every pin has a wheel was not checked")
     assert run.returncode == 0, run.stderr
+
+
+def test_the_pythons_whose_wheels_are_looked_for_are_those_that_the_package_allows():
+    [line] = [line for line in (ROOT / "pyproject.toml").read_text("utf-8").splitlines() if "requires-python" in line]
+    allowed = SpecifierSet(line.split('"')[1])
+    minors = sorted({f"3.{minor}.0" for minor in range(30) if f"3.{minor}.0" in allowed})
+    assert minors == OLDEST_OF_EACH
