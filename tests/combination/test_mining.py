@@ -39,7 +39,8 @@ def test_searches_with_a_head_find_what_it_prefers_to_the_ideal(numbers):
         example = examples[number]
         rows = head.rows(example.matches.as_type("float32")).half().float()
         best = example.asked.ideal()
-        scores = [float(head(rows[[0, *(1 + n for n in chosen)]][None])) for chosen in (*wrong, best)]
+        with torch.inference_mode():
+            scores = [head(rows[[0, *(1 + n for n in chosen)]][None]).item() for chosen in (*wrong, best)]
         assert all(score >= scores[-1] - 1e-5 for score in scores[:-1])
         assert all(grade(example.asked, chosen) < grade(example.asked, best) for chosen in wrong)
         assert 0 < len(wrong) <= KEPT
