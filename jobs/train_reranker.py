@@ -5,6 +5,9 @@ at a time (ListNet: Cao et al., ICML 2007). Questions are parted by document: th
 trained on, and the job ends by ranking candidates of some of them. What it writes is a folder that a configuration can
 name under `cross_encoders`. A killed run goes on from its last save, where settings and questions are still the same.
 Training reads excerpts of chunks, since its time grows with their length; ranking reads them whole.
+
+An expert starts from a model that was trained before, and learns from questions of one kind:
+`python -m jobs.train_reranker --start runs/rerankers/passage --kind facts --out runs/rerankers/passage_facts`.
 """
 
 from __future__ import annotations
@@ -27,9 +30,10 @@ from corag_ray.build import build_embedder
 from corag_ray.cli import reporting_errors
 from corag_ray.config import WINDOW_TOKENS, Config
 from corag_ray.config_file import load_config
-from corag_ray.errors import DataError
+from corag_ray.errors import DataError, MissingModelError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.evidence import covers, covers_any
+from corag_ray.identity import weights_hash
 from corag_ray.names import EMBEDDERS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
@@ -37,6 +41,7 @@ from corag_ray.settling import settle
 from corag_ray.types import Chunk, Question, Span
 from jobs.document_parts import part_of_document, part_of_question
 from jobs.made_index import made_index
+from jobs.question_kinds import Kind, kind_of
 
 Item = TypeVar("Item")
 
@@ -51,8 +56,8 @@ RANKED = 20
 """Candidates of a question that are learned from and ranked."""
 HIGHEST, DRAWN = 2, 1
 """Candidates without evidence that a question is learned with: its highest, which mislead most, and any others."""
-EXCERPT = 600
-"""Characters of a chunk that training reads, about 130 tokens."""
+EXCERPT = 450
+"""Characters of a chunk that training reads, about 100 tokens."""
 RIGHT = 10.0
 """ListNet aims at the softmax of the labels: all but nothing of it then lies on the candidate with evidence."""
 PAIRS_A_SECOND = 7.0
@@ -60,7 +65,9 @@ PAIRS_A_SECOND = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the model learns, but for what it learns from: passes over the questions, and what each step does.
+    """How the model learns: passes over the questions, those of one kind or all, and what each step does.
+
+    `start` is a hash of the weights that it goes on from; None stands for MiniLM's with a new head.
 
     The lowest layers and the vocabulary stay as they are, which saves a quarter of the time. With the lower half
     frozen, 535 questions taught the model nothing.
@@ -69,6 +76,9 @@ class Recipe:
     passes: float
     peak_learning_rate: float
     seed: int
+    kind: Kind | None = None
+    start: str | None = None
+    excerpt_characters: int = EXCERPT
     questions_a_step: int = 8
     frozen_layers: int = 2
 
@@ -95,6 +105,8 @@ def main(
     data: Annotated[str, typer.Option(help="Data sets, parted by commas; their licences must allow it.")] = ",".join(
         LEARNED_FROM
     ),
+    kind: Annotated[Kind | None, typer.Option(help="Questions to learn from, told by their words; else all.")] = None,
+    start: Annotated[Path | None, typer.Option(help="Folder of a trained cross-encoder to go on from.")] = None,
     limit: Annotated[int | None, typer.Option(min=20, help="Questions a set; all unless given.")] = None,
     judged: Annotated[int, typer.Option(min=1, help="Questions a set that are ranked at the end, at most.")] = 150,
     epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the questions.")] = 1.0,
@@ -105,6 +117,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder of the trained model.")] = Path("runs/rerankers/passage"),
 ) -> None:
     """Draw questions, train, rank candidates of questions that were kept back, and print figures."""
+    before = figures_of(start)
     config = settle(load_config(None, {"dtype": "float32", "plan": {"threads": threads}}))
     prepare_weights(config)
     lessons: list[Lesson] = []
@@ -114,7 +127,9 @@ def main(
         for one in draw(name, config, limit, root):
             if part_of_question(one.question, PARTS) == TEST_PART:
                 kept_back.append(one)
-            elif lesson := lesson_of(one, random.Random(f"{seed}/{one.question.question_id}")):
+            elif kind in (None, kind_of(one.question.text)) and (
+                lesson := lesson_of(one, random.Random(f"{seed}/{one.question.question_id}"))
+            ):
                 lessons.append(lesson)
         test += evenly(kept_back, judged)
     if not lessons or not test:
@@ -125,12 +140,12 @@ def main(
         f"{pairs} pairs of {len(lessons)} questions, {len(test)} to judge: about {duration_text(seconds)}.", flush=True
     )
     compute_of(config).apply()
-    recipe = Recipe(epochs, learning_rate, seed)
-    model = train(lessons, config, out, recipe)
+    recipe = Recipe(epochs, learning_rate, seed, kind, None if start is None else weights_hash(start))
+    model = train(lessons, start or EMBEDDERS[config.embedder].folder(), out, recipe)
     first_stage = [rank_evidence(one.question.evidence, one.candidates) for one in test]
     reranked = [rank_evidence(one.question.evidence, ranked(model, one)) for one in test]
     figures = {
-        "data": data.split(","),
+        "data": sorted({*data.split(","), *before.get("data", ())}),
         "recipe": asdict(recipe),
         "questions": len(lessons),
         "pairs": pairs,
@@ -139,10 +154,25 @@ def main(
         "mrr_reranked": round(float(np.mean([r.reciprocal_rank for r in reranked if r])), 4),
         "mrr_best_possible": round(float(np.mean([any(one.holds) for one in test])), 4),
         "folder": str(out),
+        "before": before or None,
     }
     (out / FIGURES).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(saves_of(lessons, recipe, out))  # last: a run that was killed while it judged need not train again
     print(json.dumps(figures))
+
+
+def figures_of(start: Path | None) -> dict[str, Any]:
+    """What the training of a model to go on from told of itself; nothing of MiniLM.
+
+    Raises:
+        MissingModelError: the folder was not written by this job.
+    """
+    if start is None:
+        return {}
+    if not (start / FIGURES).is_file():
+        raise MissingModelError(f"--start {start}: there is no {FIGURES}; name a folder that this job has written.")
+    found: dict[str, Any] = json.loads((start / FIGURES).read_text("utf-8"))
+    return found
 
 
 def draw(name: str, config: Config, limit: int | None, root: Path) -> Iterator[Asked]:
@@ -191,15 +221,15 @@ def excerpt(chunk: Chunk, answer: Span | None, drawn: random.Random) -> str:
     return chunk.text[start : start + EXCERPT]
 
 
-def train(lessons: Sequence[Lesson], config: Config, out: Path, recipe: Recipe) -> Any:
-    """The trained sentence-transformers cross-encoder, saved to `out`."""
+def train(lessons: Sequence[Lesson], start: Path, out: Path, recipe: Recipe) -> Any:
+    """The sentence-transformers cross-encoder that a folder of weights becomes, saved to `out`."""
     from datasets import Dataset as Table
     from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import ListNetLoss
     from transformers import set_seed
 
     set_seed(recipe.seed)  # the head is drawn at loading
-    model = CrossEncoder(str(EMBEDDERS[config.embedder].folder()), num_labels=1, max_length=WINDOW_TOKENS, device="cpu")
+    model = CrossEncoder(str(start), num_labels=1, max_length=WINDOW_TOKENS, device="cpu")
     bert = model.model.bert
     for module in [bert.embeddings, *bert.encoder.layer[: recipe.frozen_layers]]:
         module.requires_grad_(False)

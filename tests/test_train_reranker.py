@@ -4,8 +4,10 @@ import random
 
 import pytest
 
+from corag_ray.errors import MissingModelError
 from corag_ray.types import Chunk, Evidence, Question, Span
-from jobs.train_reranker import EXCERPT, RIGHT, Asked, evenly, excerpt, last_whole_save, lesson_of
+from jobs.question_kinds import kind_of
+from jobs.train_reranker import EXCERPT, RIGHT, Asked, evenly, excerpt, figures_of, last_whole_save, lesson_of
 
 CHUNKS = [Chunk(n, "d", n, 10 * n, 10 * n + 6, f"text {n}", 1) for n in range(7)]
 
@@ -75,3 +77,29 @@ def test_training_goes_on_from_the_newest_save_that_was_written_whole(tmp_path):
     assert last_whole_save(tmp_path) == str(tmp_path / "checkpoint-100")
     assert not (tmp_path / "checkpoint-950").exists()
     assert last_whole_save(tmp_path / "checkpoint-50") is None
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who wrote Emma?", "facts"),
+        ("In what year was the bridge opened?", "facts"),
+        ("what former capital city lies on the Nile?", "facts"),
+        ("How many moons has Mars?", "facts"),
+        ("For WHOM was it built?", "facts"),
+        ("How does a sail lift a boat?", "explanations"),
+        ("Why is the sea salt?", "explanations"),
+        ("What causes tides, somewhat?", "explanations"),
+        ("", "explanations"),
+    ],
+)
+def test_a_question_is_told_by_its_words(question, kind):
+    assert kind_of(question) == kind
+
+
+def test_a_model_to_go_on_from_must_tell_what_it_learned_from(tmp_path):
+    assert figures_of(None) == {}
+    with pytest.raises(MissingModelError, match="name a folder that this job has written"):
+        figures_of(tmp_path)
+    (tmp_path / "figures.json").write_text('{"data": ["selqa"]}')
+    assert figures_of(tmp_path) == {"data": ["selqa"]}
