@@ -106,7 +106,7 @@ def build_selector(
         index_version=index.version,
         first_stage=index.first_stage,
         vectors=index.dense.vectors,
-        rerankers={name: _build_reranker(config, name, embedder, index) for name in sorted(config.rerankers)},
+        rerankers={name: build_reranker(config, name, embedder, index) for name in sorted(config.rerankers)},
         tokenizer=build_tokenizer(config),
         prompt=PROMPTS[config.generation.prompt],
         methods={name: build_method(method, config.seed) for name, method in config.methods.items()},
@@ -162,8 +162,12 @@ def chunk_tokenizers(config: Config) -> dict[str, ChunkTokenizer]:
     return {form.key: form for tokenizer in loaded for form in (tokenizer, tokenizer.behind_a_blank())}
 
 
-def _build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
-    """A reranker, loaded, with what its class takes."""
+def build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
+    """A reranker, loaded, with what its class takes, over the chunks of `index`.
+
+    Raises:
+        ConfigError: the configuration has none of this name.
+    """
     if name in config.cross_encoders:
         return build_cross_encoder(config, name, index)
     made: Reranker[Any]

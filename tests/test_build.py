@@ -42,7 +42,7 @@ def test_a_cross_encoders_class_and_curve_are_looked_up_once(tmp_path, monkeypat
     method = {"strategy": {"kind": "ranked"}, "reranker": "mine"}
     entry = {"folder": str(tmp_path), "model": None}
     config = Config.model_validate({"methods": {"m": method}, "cross_encoders": {"mine": entry}})
-    made = build._build_reranker(config, "mine", None, None)
+    made = build.build_reranker(config, "mine", None, None)
     assert (made.folder, made.name) == (tmp_path, "mine")
     assert sorted(asked) == ["calibration_of", "reranker_class"]
 

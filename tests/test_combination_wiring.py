@@ -85,7 +85,7 @@ def test_the_built_reranker_has_the_curve_that_was_fitted_for_the_head_and_no_ot
     assert names.calibration_of(config_of(), "combination") is None
     write_curve(folder, {"slope": 2.0, "offset": -1.0}, ["d"])
     assert names.calibrations(config_of()) == {"combination": Calibration(2.0, -1.0, 1)}
-    reranker = build._build_reranker(config_of(), "combination", Vectors(), SimpleNamespace(token_vectors=None))
+    reranker = build.build_reranker(config_of(), "combination", Vectors(), SimpleNamespace(token_vectors=None))
     prepared = reranker.prepare("why?", [Chunk(0, "a", 0, 0, 4, "text", 1)], [0])
     [score] = reranker.score([(prepared, (0,))])
     assert score.calibrated == pytest.approx(sigmoid(2 * score.raw - 1))
