@@ -53,6 +53,15 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _explainable(path: Path | None) -> Path | None:
+    """Refuses a file that no explanation is written to, before anything is loaded."""
+    if path is not None:
+        from corag_ray.reports.explanation import check_format
+
+        check_format(path)
+    return path
+
+
 @app.callback()
 def _options(
     version: Annotated[
@@ -72,6 +81,10 @@ def ask(
     deterministic: Deterministic = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     show_steps: Annotated[bool, typer.Option("--steps", help="Show the seven steps from query to answer.")] = False,
+    explain: Annotated[
+        Path | None,
+        typer.Option(callback=_explainable, help="Write what the search went through: a page, *.html, or *.json."),
+    ] = None,
     root: Root = RUNS,
 ) -> None:
     """Answer one question from a corpus and show the chunks that the answer rests on."""
@@ -99,7 +112,9 @@ def ask(
     with shown_bars(screen, stages) as bars:
         ensure_index(run, dataset, folder, bars.advance("indexing"))
     with _doing("loading index and models"):
-        selector = build_selector(run, folder, index_spec(run, dataset), keep_searches=show_steps)
+        selector = build_selector(
+            run, folder, index_spec(run, dataset), keep_searches=show_steps or explain is not None
+        )
     with _doing("searching"):
         [plan] = selector.select([Question("asked", question, language=language)])
     if plan.error is not None:
@@ -137,6 +152,12 @@ def ask(
         print(json.dumps(record, ensure_ascii=False))
     else:
         _print_answer(record)
+    if explain is not None:
+        from corag_ray.reports.explain_page import write_explanation
+        from corag_ray.reports.explanation import explained
+
+        write_explanation(explain, explained(plan, method, describe(run, method), dataset.documents))
+        screen.print(f"Explained: {explain}", markup=False)
 
 
 @app.command()

@@ -12,13 +12,14 @@ from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.fill import SinglesFill
 from corag_ray.core.orders import Order, in_order
 from corag_ray.core.strategy import Candidates, Strategy
+from corag_ray.core.trace import Trace, trace
 from corag_ray.errors import RowError
 from corag_ray.indexing.chunking import COST_NUMBER
 from corag_ray.indexing.store import ChunkStore
 from corag_ray.memo import Memo, QueryKeys
 from corag_ray.models.protocols import FirstStage, FloatArray, Generator, PromptTokenizer, Reranker, WindowedReranker
 from corag_ray.prompts import Prompt, numbered_passage
-from corag_ray.scoring import SCORE_DECIMALS, ScoringContext, score_pairs, shared_ms
+from corag_ray.scoring import SCORE_DECIMALS, Heard, ScoringContext, score_pairs, shared_ms
 from corag_ray.types import Chunk, Combination, Generation, Question
 
 SEARCHES_IN_FLIGHT = 64
@@ -78,7 +79,8 @@ class Choice:
     latency_ms: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     search: Strategy | None = field(default=None, repr=False)
-    """The finished search, where the selector was asked to keep it: for explanations."""
+    trace: Trace | None = field(default=None, repr=False)
+    """The finished search and what it went through, where the selector was asked to keep them: for explanations."""
 
 
 @dataclass(slots=True)
@@ -250,22 +252,24 @@ class Selector:
         """Run all searches in lockstep and store what they chose and the time it took them."""
         scored = [search.scored for search in searches]
         reranker_ms: defaultdict[str, float] = defaultdict(float)
-        computed: Counter[int] = Counter()
-        unscored: Counter[int] = Counter()
+        computed, unscored = Counter[int](), Counter[int]()
+        heard: Heard | None = defaultdict(dict) if self._keep_searches else None
+        tallies = (reranker_ms, self._memo, computed, unscored, heard)
         started = time.perf_counter()
         pairs = drive_lockstep(
             [search.strategy for search in searches],
-            lambda asked: score_pairs(self._rerankers, scored, asked, reranker_ms, self._memo, computed, unscored),
+            lambda asked: score_pairs(self._rerankers, scored, asked, *tallies),
             in_flight=SEARCHES_IN_FLIGHT,
         )
         shares = shared_ms(scored, pairs, reranker_ms, _ms_since(started))
         for number, (search, asked, share) in enumerate(zip(searches, pairs, shares, strict=True)):
-            search.choice.pairs = asked
-            search.choice.pairs_computed = computed[number]
-            search.choice.pairs_unscored = unscored[number]
-            search.choice.latency_ms["search"] += share
-            search.choice.search = search.strategy if self._keep_searches else None
+            choice = search.choice
+            choice.pairs, choice.pairs_computed, choice.pairs_unscored = asked, computed[number], unscored[number]
+            choice.latency_ms["search"] += share
             self._choose(search)
+            if heard is not None:
+                choice.search, budget_tokens = search.strategy, choice.effective_budget_tokens
+                choice.trace = trace(search.strategy, search.candidates, budget_tokens, heard[number])
 
     def _choose(self, search: _Search) -> None:
         """Store the finished search's answer, in the method's order, and add the time it took to find."""

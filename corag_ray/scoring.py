@@ -18,8 +18,12 @@ from corag_ray.types import Combination, Score
 SCORE_DECIMALS = 3
 """Scores are rounded before a strategy sees them, so that the last bits of a sum decide nothing."""
 
+_NO_SCORE = Score(math.nan, math.nan)
+
 Pair = tuple[int, Combination]
 """A search by its number, and a combination that it asks to have scored."""
+Heard = defaultdict[int, dict[Combination, Score | None]]
+"""By search what it asked for, in its order, with both values as rounded as told; `None` where it was told so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ def score_pairs(
     memo: Memo | None = None,
     computed: Counter[int] | None = None,
     unscored: Counter[int] | None = None,
+    heard: Heard | None = None,
 ) -> list[float | None]:
     """Score (search number, combination) pairs: at most one call a reranker, each distinct (query, combination) once.
 
@@ -53,9 +58,9 @@ def score_pairs(
     Returns one value a pair in its order, rounded to 3 decimals; `None` where the reranker's answer is not finite.
     What each reranker's call took is added to `reranker_ms`; to `computed`, by search, for how many of its pairs a
     reranker was called (of several searches that ask for the same in one round, the first one's); to `unscored`, by
-    search, how many of its pairs were told `None`.
+    search, how many of its pairs were told `None`; to `heard` all that was asked and answered.
     """
-    values: list[float | None] = [None] * len(pairs)
+    scores: list[Score] = [_NO_SCORE] * len(pairs)
     for name, wanted in _by_reranker(searches, pairs).items():
         # A reranker's searches all have keys or none has.
         used = memo if isinstance(next(iter(wanted)), bytes) else None
@@ -67,8 +72,11 @@ def score_pairs(
             computed.update([number for number, _ in firsts])
         if used is not None:
             used.put({cast(bytes, key): score.raw for key, score in zip(missing, found, strict=True)})
-        _put_in_place(values, zip(found, missing.values(), strict=True), searches, pairs)
-        _put_in_place(values, ((score, wanted[key]) for key, score in known.items()), searches, pairs)
+        _put_in_place(scores, zip(found, missing.values(), strict=True))
+        _put_in_place(scores, ((score, wanted[key]) for key, score in known.items()))
+    values = [_told(score, searches[number].reading) for (number, _), score in zip(pairs, scores, strict=True)]
+    if heard is not None:
+        _note(heard, pairs, scores, values)
     if unscored is not None and None in values:
         unscored.update([number for (number, _), value in zip(pairs, values, strict=True) if value is None])
     return values
@@ -101,17 +109,24 @@ def _called(
     return found
 
 
-def _put_in_place(
-    values: list[float | None],
-    scores: Iterable[tuple[Score, Sequence[int]]],
-    searches: Sequence[ScoringContext],
-    pairs: Sequence[Pair],
-) -> None:
-    """Put each score where it was asked for, as the search there reads it; what is not finite leaves None."""
-    for score, places in scores:
+def _put_in_place(scores: list[Score], found: Iterable[tuple[Score, Sequence[int]]]) -> None:
+    """Put each score at all the places where it was asked for."""
+    for score, places in found:
         for place in places:
-            value = score.raw if searches[pairs[place][0]].reading == "raw" else score.calibrated
-            values[place] = round(value, SCORE_DECIMALS) if math.isfinite(value) else None
+            scores[place] = score
+
+
+def _told(score: Score, reading: Reading) -> float | None:
+    """A score as a search reads it; None where it is not finite."""
+    value = score.raw if reading == "raw" else score.calibrated
+    return round(value, SCORE_DECIMALS) if math.isfinite(value) else None
+
+
+def _note(heard: Heard, pairs: Sequence[Pair], scores: Sequence[Score], values: Sequence[float | None]) -> None:
+    """Keep both values of what was told as a score."""
+    for (number, combination), score, value in zip(pairs, scores, values, strict=True):
+        both = Score(round(score.raw, SCORE_DECIMALS), round(score.calibrated, SCORE_DECIMALS))
+        heard[number][combination] = None if value is None else both
 
 
 def _remembered(memo: Memo, reranker: Reranker[Any], keys: Collection[bytes]) -> dict[Hashable, Score]:

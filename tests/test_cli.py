@@ -45,6 +45,7 @@ def written(tmp_path, text):
         (["index", "--config", "no/such.yaml"], ["cannot read no/such.yaml"]),
         (["ask", " "], ["the question is empty"]),
         (["ask", "why?", "--language", "ez"], ["unknown language", "Known: en, es, zh"]),
+        (["ask", "why?", "--explain", "tree.txt"], ["written as .html or .json", "'tree.txt'"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
@@ -234,6 +235,24 @@ def test_json_has_the_chunks_in_full_and_escapes_nothing_but_json(monkeypatch, c
     record = json.loads(out)
     assert [source["text"] for source in record["sources"]] == [MARKUP]
     assert record["answer"] == "because [/red]"
+
+
+@pytest.mark.parametrize("ending", ["html", "json"])
+def test_an_explanation_is_written_beside_the_answer_of_a_search_that_is_kept(
+    monkeypatch, capsys, tmp_path, fake_models, ending
+):
+    kept = {}
+    build_fake = build.build_selector
+    monkeypatch.setattr(build, "build_selector", lambda *args, **changes: kept.update(changes) or build_fake())
+    path = tmp_path / "new" / f"tree.{ending}"
+    out, err = ask(monkeypatch, capsys, "--explain", str(path))
+    assert out == "because [/red]\n"
+    assert "Explained: " in err
+    assert kept == {"keep_searches": True}
+    text = path.read_text("utf-8")
+    assert (json.loads(text)["choice"]["chunks"][0]["text"] if ending == "json" else text).count(MARKUP) == 1
+    ask(monkeypatch, capsys)
+    assert kept == {"keep_searches": False}
 
 
 def test_a_question_that_cannot_be_answered_is_one_sentence_and_status_2(monkeypatch, capsys, fake_models):

@@ -247,3 +247,15 @@ def test_random_rounds_give_the_same_values_with_and_without_a_memo():
         plain = [ScoringContext(s.reranker, s.prepared, s.reading) for s in searches]
         assert score_pairs({"m": model}, searches, pairs, memo=memo) == score_pairs({"m": model}, plain, pairs)
     assert memo.hits > 100
+
+
+def test_what_was_heard_is_kept_by_search_in_the_order_asked_with_both_values_as_told():
+    values = {(0,): Score(-4.25049, 0.12351), (1,): Score(math.nan, 0.5), (2,): Score(1.0, 0.75)}
+    model = Recorder(lambda prepared, combination: values[combination])
+    searches = [ScoringContext("m", "q", "raw"), ScoringContext("m", "q", "calibrated")]
+    heard = defaultdict(dict, {0: {(3,): None}})
+    told = score_pairs({"m": model}, searches, [(0, (2,)), (1, (1,)), (0, (1,)), (1, (2,)), (0, (0,))], heard=heard)
+    assert told == [1.0, 0.5, None, 0.75, -4.25]
+    # The first search was told none for (1,), which the second reads: its calibrated value is a number.
+    assert list(heard[0].items()) == [((3,), None), ((2,), values[2,]), ((1,), None), ((0,), Score(-4.25, 0.124))]
+    assert [(c, score.calibrated) for c, score in heard[1].items()] == [((1,), 0.5), ((2,), 0.75)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from corag_ray.core.incumbent import Incumbent
-from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
+from corag_ray.core.strategy import Candidates, Reading, Stopped, check_reading, told_of
 from corag_ray.errors import ConfigError, unknown_name
 from corag_ray.types import Combination
 
@@ -52,6 +52,7 @@ class BeamSearch:
         self._params = params
         self._incumbent = Incumbent()
         self._gained = False
+        self._flat = False  # ended by a round that gained nothing
         self._asked: list[Combination] = []
         self._scores: list[tuple[Combination, float | None]] = []  # of this round, as far as told
         self._round = self._longer([()])
@@ -75,8 +76,15 @@ class BeamSearch:
         """The highest score of all rounds; the cheaper on ties, then the one asked first."""
         return self._incumbent.answer
 
+    def why_stopped(self) -> Stopped:
+        """`no_gain`, or `dead_end` where nothing that fits could be added to what was kept."""
+        if self._round:
+            return "unfinished"
+        return "no_gain" if self._flat else "dead_end"
+
     def _next_round(self) -> None:
-        if not self._gained and self._params.on_no_gain == "stop":
+        self._flat = not self._gained and self._params.on_no_gain == "stop"
+        if self._flat:
             kept = []
         else:
             scored = [(combination, score) for combination, score in self._scores if score is not None]

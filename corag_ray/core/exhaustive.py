@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from corag_ray.core.incumbent import Incumbent
-from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
+from corag_ray.core.strategy import Candidates, Reading, Stopped, check_reading, told_of
 from corag_ray.errors import ConfigError
 from corag_ray.types import Combination
 
@@ -100,3 +100,7 @@ class ExhaustiveSearch:
     def best(self) -> tuple[Combination, float] | None:
         """The highest score; the cheaper on ties, then the one enumerated first."""
         return self._incumbent.answer
+
+    def why_stopped(self) -> Stopped:
+        """Every combination that fits is scored, or it is unfinished."""
+        return "all_scored" if self._told == len(self._waiting) else "unfinished"

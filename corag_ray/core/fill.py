@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
-from corag_ray.core.strategy import Candidates, Reading, told_of
+from corag_ray.core.strategy import Candidates, Reading, Stopped, told_of
 from corag_ray.errors import ProtocolError
 from corag_ray.types import Combination
 
@@ -69,3 +69,7 @@ class SinglesFill:
         chosen = self._params.fill(ranked, self._candidates, self._budget_tokens)
         top = self._scores[chosen[0]] if chosen else None
         return None if top is None else (tuple(chosen), top)
+
+    def why_stopped(self) -> Stopped:
+        """Every single is scored, or it is unfinished."""
+        return "all_scored" if len(self._scores) == len(self._candidates) else "unfinished"

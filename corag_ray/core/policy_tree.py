@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from corag_ray.core.strategy import Candidates, Reading, told_of
+from corag_ray.core.strategy import Candidates, Reading, Stopped, told_of
 from corag_ray.core.tree import Backup, Node, back_up, depth_first
 from corag_ray.core.utility import utility
 from corag_ray.errors import ConfigError, unknown_name
@@ -111,6 +111,13 @@ class PolicyTreeSearch:
         scored = ((node, node.score) for node in depth_first(self.root) if node.score is not None)
         node, score = max(scored, key=self._answer_key, default=(None, 0.0))
         return None if node is None else (node.combination, score)
+
+    def why_stopped(self) -> Stopped:
+        """`iterations`, or `dead_end` where the next walk ends at a node to which no child can be added."""
+        if self._iterations_left or self._told < len(self._leaf.children):
+            return "unfinished"
+        expansions = sum(1 for node in depth_first(self.root) if node.children)
+        return "iterations" if expansions == self._params.iterations else "dead_end"
 
     def _begin_expansion(self) -> None:
         if self._iterations_left == 0:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corag_ray.core.strategy import Candidates, Reading, check_reading, told_of
+from corag_ray.core.strategy import Candidates, Reading, Stopped, check_reading, told_of
 from corag_ray.types import Combination
 
 
@@ -56,3 +56,7 @@ class RandomFill:
     def best(self) -> tuple[Combination, float] | None:
         """The drawn combination; None when it could not be scored or nothing fits."""
         return None if self._score is None else (self._chosen, self._score)
+
+    def why_stopped(self) -> Stopped:
+        """The one draw is scored (if it holds anything), or it is unfinished."""
+        return "all_scored" if self._told else "unfinished"

@@ -12,6 +12,13 @@ from corag_ray.types import Combination
 
 Reading = Literal["raw", "calibrated"]
 """Which of a reranker's two values a strategy is told."""
+Stopped = Literal["all_scored", "iterations", "dead_end", "no_gain", "unfinished"]
+"""Why a search asks for nothing more.
+
+`all_scored`: whatever the strategy would have scored is. `iterations`: it has made as many expansions as it may.
+`dead_end`: to what it would go on from nothing can be added that fits and has a score. `no_gain`: the last round
+brought nothing better. `unfinished`: it would ask on; a limit of pairs or a deadline ended it.
+"""
 
 
 def check_reading(reading: str) -> None:
@@ -81,6 +88,10 @@ class Strategy(Protocol):
 
     def best(self) -> tuple[Combination, float] | None:
         """The chosen combination and its score; `None` when nothing that fits has a score."""
+        ...
+
+    def why_stopped(self) -> Stopped:
+        """Why `ask` gave `[]`; `unfinished` until it has. Nothing changes by it."""
         ...
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from corag_ray.evaluation.intervals import PairedDifference
@@ -16,13 +15,13 @@ from corag_ray.evaluation.row_log import Row
 from corag_ray.evaluation.summarise import DIFFERENCE_METRICS, SLICE_METRICS, metric_value
 from corag_ray.evaluation.summary import MethodSummary, Summary
 from corag_ray.reports.figures import latency_figure, quality_figure, svg_text
+from corag_ray.reports.pages import rendered
 from corag_ray.reports.table import (
     COLUMNS,
     MISSING,
     Column,
     caption,
     decimal,
-    interval_text,
     shown_columns,
     small_tables,
     table_cells,
@@ -41,17 +40,8 @@ def write_report(path: Path, summary: Summary, manifest: Mapping[str, object], r
         manifest: What the run was made with (configuration, versions, commit, fingerprint); `name` becomes the title.
         rows: The run's rows, for the examples, the notes and the failures.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"decimal": decimal, "interval": interval_text}
-    page = environment.get_template(
-        "report.html.j2"
-    ).render(
+    page = rendered(
+        "report.html.j2",
         title=str(manifest.get("name", "CORAG run")),
         summary=summary,
         caption=caption(summary),

@@ -176,11 +176,11 @@ def _response(steps: Steps) -> _Part:
 def _tree(nodes: Sequence[Expansion]) -> Table:
     table = _table("node", "tokens", "visits", "V/N", "score", "utility", "children", "best child")
     for node in nodes[:SHOWN_ROWS]:
-        best = f"{_named(node.best_child[0])} ({decimal(node.best_child[1], 3)})" if node.best_child else MISSING
+        best = f"{named(node.best_child[0])} ({decimal(node.best_child[1], 3)})" if node.best_child else MISSING
         unscored = node.children - node.scored_children
         children = f"{node.children:,}" + (f", {unscored:,} unscored" if unscored else "")
         table.add_row(
-            "  " * len(node.combination) + _named(node.combination),
+            "  " * len(node.combination) + named(node.combination),
             f"{node.cost:,}",
             f"{node.visits:,}",
             *(decimal(value, 3) for value in (node.mean_reward, node.score, node.utility)),
@@ -243,7 +243,7 @@ def _vector(vector: Sequence[float] | FloatArray | None) -> str:
     return f"vector of {len(values):,} dimensions, norm {math.hypot(*values):.3f}: [{', '.join(shown)}]"
 
 
-def _named(combination: Combination) -> str:
+def named(combination: Combination) -> str:
     """Chunks by their rank among the candidates, from 1 as the paper's example does; the root is empty."""
     return " + ".join(str(number + 1) for number in combination) or "(empty)"
 

@@ -13,6 +13,8 @@ from corag_ray.core.fill import SinglesFill
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill, RandomParams
 from corag_ray.core.ranked import RankedParams
+from corag_ray.core.trace import trace
+from corag_ray.types import Score
 
 STRATEGIES = {
     "ranked": (SinglesFill, RankedParams()),
@@ -111,3 +113,24 @@ def test_the_answer_is_the_same_in_any_company():
         assert {name: s.best() for name, s in zip(names, together, strict=True)} == {
             name: s.best() for name, s in alone.items()
         }
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_can_be_traced_to_all_that_it_asked_for_and_to_why_it_stopped(name):
+    make, params = STRATEGIES[name]
+    for seed in range(100):
+        candidates, budget, missing = case(seed)
+
+        def score(combination, seed=seed, missing=missing, candidates=candidates):
+            return score_of(seed, combination, order_matters=candidates.order_matters, missing=missing)
+
+        search = make(candidates, budget, params)
+        told = {c: None if (value := score(c)) is None else Score(value, value) for c in run(search, score)}
+        best = search.best()
+        found = trace(search, candidates, budget, told)
+        asked = [node for node in found.nodes if node.asked is not None]
+        assert {node.combination: node.score for node in asked} == told
+        assert sorted(node.asked for node in asked) == list(range(1, len(told) + 1))
+        assert all(node.parent is None or node.parent < place for place, node in enumerate(found.nodes))
+        assert found.stopped != "unfinished"
+        assert (found.best, search.best()) == (best, best)
