@@ -10,12 +10,13 @@ from typing import Any
 
 from corag_ray import pipeline
 from corag_ray.config import Config, Method
-from corag_ray.identity import reranker_identities, weights_hash
+from corag_ray.identity import reranker_identities
 from corag_ray.indexing.open_index import OpenIndex, open_index
 from corag_ray.indexing.token_ids import holds_token_ids, open_token_ids
 from corag_ray.indexing.versions import IndexSpec
 from corag_ray.memo import Memo
 from corag_ray.models.byte_tokenizer import ByteTokenizer
+from corag_ray.models.checkpoint_config import weights_hash
 from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.pair_inputs import Pooling
 from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker, TokenIds
@@ -26,6 +27,8 @@ from corag_ray.names import (
     asked_cross_encoders,
     calibration_of,
     combination_head,
+    cross_encoder_entry,
+    cross_encoder_names,
     look_up,
     reranker_class,
     runs_code,
@@ -71,11 +74,12 @@ def build_generator(config: Config) -> Generator:
 
 
 def build_cross_encoder(config: Config, name: str, index: OpenIndex | None = None) -> Reranker[Any]:
-    """A cross-encoder of the configuration, loaded; it runs code of its folder where the configuration allows that.
+    """A cross-encoder, loaded; it runs code of its folder where the configuration allows that.
 
     Chunks that `index` holds as ids of its tokenizer are not tokenised again.
     """
-    entry = config.cross_encoders[name]
+    compute(config).apply()  # before a packaged one is put together: its module imports torch
+    entry = cross_encoder_entry(config, name)
     make: Callable[..., Reranker[Any]] = reranker_class(config, name)
     return make(
         entry.folder,
@@ -157,7 +161,7 @@ def chunk_tokenizers(config: Config) -> dict[str, ChunkTokenizer]:
     Raises:
         ConfigError: a folder's tokenizer cannot be loaded.
     """
-    folders = sorted({config.cross_encoders[name].folder for name in asked_cross_encoders(config)})
+    folders = sorted({cross_encoder_entry(config, name).folder for name in asked_cross_encoders(config)})
     loaded = [tokenizer for folder in folders if (tokenizer := ChunkTokenizer.load(folder)) is not None]
     return {form.key: form for tokenizer in loaded for form in (tokenizer, tokenizer.behind_a_blank())}
 
@@ -168,7 +172,7 @@ def build_reranker(config: Config, name: str, embedder: Embedder, index: OpenInd
     Raises:
         ConfigError: the configuration has none of this name.
     """
-    if name in config.cross_encoders:
+    if name in cross_encoder_names(config):
         return build_cross_encoder(config, name, index)
     made: Reranker[Any]
     make = functools.partial(reranker_class(config, name), calibration=calibration_of(config, name))

@@ -250,6 +250,7 @@ def bench(
 def models() -> None:
     """List the models that a configuration can name, whether their weights are here, and the paper's rerankers."""
     from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, WEIGHTS
+    from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
     from corag_ray.models.paper_rerankers import PAPER_RERANKERS
     from corag_ray.names import EMBEDDERS, GENERATORS, RERANKERS
 
@@ -267,6 +268,8 @@ def models() -> None:
     for name in RERANKERS:
         ready = trained if name == COMBINATION else "-"
         table.add_row(name, "reranker", weights_of.get(name, "the embedder's"), ready)
+    for name, reranker in PACKAGED_RERANKERS.items():
+        table.add_row(name, "reranker", "the embedder's, changed", reranker.state)
     table.add_row("(your own)", "reranker", "a folder under `cross_encoders`", "-")
     paper = Table("model", "weights", "window", "licence", "remote code")
     for name, row in PAPER_RERANKERS.items():

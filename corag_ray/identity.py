@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
-from pathlib import Path
 
-from corag_ray.config import Config
+from corag_ray.config import Config, CrossEncoderFolder
 from corag_ray.datasets.assemble import Dataset
 from corag_ray.evaluation.manifest import package_version
 from corag_ray.evaluation.row_log import SCHEMA_VERSION as ROW_SCHEMA_VERSION
 from corag_ray.indexing.versions import SCHEMA_VERSION as INDEX_SCHEMA_VERSION
 from corag_ray.indexing.versions import IndexSpec
 from corag_ray.models import onnx_logits
+from corag_ray.models.checkpoint_config import weights_hash as weights_hash  # jobs ask for it here
 from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, head_revision
-from corag_ray.names import EMBEDDERS, GENERATORS, calibrations, reranker_class
+from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
+from corag_ray.names import (
+    EMBEDDERS,
+    GENERATORS,
+    asked_cross_encoders,
+    calibrations,
+    cross_encoder_entry,
+    reranker_class,
+)
 from corag_ray.prompts import LANGUAGES, PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
 from corag_ray.settling import params_of, settle
@@ -75,16 +82,25 @@ def reranker_identities(config: Config) -> dict[str, str]:
     for name in sorted(config.rerankers):
         made_by = reranker_class(config, name)
         if made_by.memoised:
-            own = config.cross_encoders.get(name)
-            weights = weights_hash(own.folder) if own else GENERATORS[config.generation.model].revision
-            int8 = own is not None and own.is_int8
+            entry = cross_encoder_entry(config, name) if name in asked_cross_encoders(config) else None
+            int8 = entry is not None and entry.is_int8
             packages = RERANKING_LIBRARIES + (onnx_logits.PACKAGES if int8 else ())
             libraries = [(package, package_version(package)) for package in packages]
             number_type = ["int8", onnx_logits.EXPORT_VERSION] if int8 else config.dtype
             computing = [libraries, number_type, config.deterministic, made_by.template_version]
-            windows = own and [own.max_tokens, own.pooling]
-            identities[name] = json.dumps([made_by.__name__, weights, windows, *computing])
+            windows = entry and [entry.max_tokens, entry.pooling]
+            identities[name] = json.dumps([made_by.__name__, _weights(name, entry, config), windows, *computing])
     return identities
+
+
+def _weights(name: str, entry: CrossEncoderFolder | None, config: Config) -> str | None:
+    """What tells the weights of a memoised reranker from others'.
+
+    Those of a packaged one by what comes with the package: its sums are rounded where they are put together.
+    """
+    if name in PACKAGED_RERANKERS:
+        return PACKAGED_RERANKERS[name].revision
+    return weights_hash(entry.folder) if entry else GENERATORS[config.generation.model].revision
 
 
 def _heads(config: Config) -> list[str]:
@@ -100,22 +116,3 @@ def _cost_tokenizer(config: Config) -> str:
     if server.tokenizer is None:
         return "utf-8 bytes"
     return hashlib.sha256((server.tokenizer / "tokenizer.json").read_bytes()).hexdigest()[:16]
-
-
-def weights_hash(folder: Path) -> str:
-    """Hash of a checkpoint's files at any depth, by name and content, but for hidden ones, which nothing loads."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        name = path.relative_to(folder)
-        if not any(part.startswith(".") for part in name.parts):
-            digest.update(name.as_posix().encode())
-            status = path.stat()
-            digest.update(_file_hash(path, status.st_size, status.st_mtime_ns))
-    return digest.hexdigest()
-
-
-@functools.cache
-def _file_hash(path: Path, size: int, changed_ns: int) -> bytes:
-    """Gigabytes are read once a process, and again when the file has been written since."""
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").digest()

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from corag_ray.config import Config
+from corag_ray.config import WINDOW_TOKENS, Config, CrossEncoderFolder
 from corag_ray.core.beam import BeamSearch
 from corag_ray.core.exhaustive import ExhaustiveSearch
 from corag_ray.core.fill import SinglesFill
@@ -21,6 +21,7 @@ from corag_ray.errors import unknown_name
 from corag_ray.models.calibration import Calibration, load_calibration
 from corag_ray.models.combination_weights import COMBINATION, COMBINATION_HEAD, head_calibration
 from corag_ray.models.packaged import MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, PaperReranker
 from corag_ray.models.remote_code import may_run_code
 
@@ -37,7 +38,7 @@ RERANKERS: Mapping[str, str] = {
 }
 """Rerankers that need no folder from the user, as `module:class`, imported at first use."""
 CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
-"""The class of what a configuration names under `cross_encoders`."""
+"""The class of `PACKAGED_RERANKERS`, and of what a configuration names under `cross_encoders`."""
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "ranked": SinglesFill,
@@ -70,7 +71,7 @@ def reranker_class(config: Config, name: str) -> Any:
     Raises:
         ConfigError: an unknown name.
     """
-    cross_encoders = dict.fromkeys(config.cross_encoders, CROSS_ENCODER)
+    cross_encoders = dict.fromkeys([*PACKAGED_RERANKERS, *config.cross_encoders], CROSS_ENCODER)
     module, _, class_name = look_up("reranker", name, {**cross_encoders, **RERANKERS}).partition(":")
     return getattr(importlib.import_module(module), class_name)
 
@@ -93,30 +94,58 @@ def reranker_traits(config: Config) -> dict[str, dict[str, bool]]:
     return {n: {"order_sensitive": c.order_sensitive, "monotone": c.monotone} for n, c in classes.items()}
 
 
+def cross_encoder_names(config: Config) -> set[str]:
+    """The packaged cross-encoders and the configuration's."""
+    return {*PACKAGED_RERANKERS, *config.cross_encoders}
+
+
 def asked_cross_encoders(config: Config) -> list[str]:
-    """The configuration's cross-encoders that a method asks, in the order of their names."""
-    return sorted(config.rerankers & set(config.cross_encoders))
+    """The cross-encoders that a method asks, in the order of their names."""
+    return sorted(config.rerankers & cross_encoder_names(config))
+
+
+def cross_encoder_entry(config: Config, name: str) -> CrossEncoderFolder:
+    """Where a cross-encoder lies and how it is read: as the configuration says, or a packaged one, put together first.
+
+    A packaged one lies in the cache of this machine: each process asks anew, and no configuration holds the folder.
+
+    Raises:
+        MissingModelError: a packaged one has no weights, its base is not installed, or the cache cannot be written.
+        DataError: its weights are damaged, or of another base.
+    """
+    if name in PACKAGED_RERANKERS:
+        return CrossEncoderFolder(folder=PACKAGED_RERANKERS[name].folder(), max_tokens=WINDOW_TOKENS)
+    return config.cross_encoders[name]
 
 
 def paper_row(config: Config, name: str) -> PaperReranker | None:
-    """The row that a cross-encoder names; None for one of the user's own."""
-    model = config.cross_encoders[name].model
-    return None if model is None else PAPER_RERANKERS[model]
+    """The row that a cross-encoder names; None for a packaged one, and for one of the user's own."""
+    entry = config.cross_encoders.get(name)
+    return None if entry is None or entry.model is None else PAPER_RERANKERS[entry.model]
 
 
 def runs_code(config: Config, name: str) -> bool:
-    """Whether a cross-encoder of the configuration runs code of its folder.
+    """Whether a cross-encoder runs code of its folder; a packaged one has none.
 
     Raises:
         ConfigError: it would, and the configuration does not allow that.
     """
+    if name in PACKAGED_RERANKERS:
+        return False
     row = paper_row(config, name)
     revision = config.remote_code.get(name if row is None else row.hub_id)
     return may_run_code(name, config.cross_encoders[name].folder, row, revision)
 
 
 def calibration_of(config: Config, name: str) -> Calibration | None:
-    """A reranker's curve, fitted for the revision of its model or given by the paper's row; None where it has none."""
+    """A reranker's curve, fitted for the revision of its model or given by the paper's row; None where it has none.
+
+    Raises:
+        MissingModelError: a packaged cross-encoder has no weights.
+        DataError: a file of curves is damaged.
+    """
+    if name in PACKAGED_RERANKERS:
+        return PACKAGED_RERANKERS[name].calibration()
     if name in config.cross_encoders:
         row = paper_row(config, name)
         return None if row is None else row.output

@@ -9,6 +9,7 @@ from corag_ray.memo import ScoreFile
 from corag_ray.models.checkpoint_config import check_flag_embedding_installed, check_folder, check_window
 from corag_ray.models.combination_weights import COMBINATION
 from corag_ray.models.onnx_logits import check_onnx_installed
+from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
 from corag_ray.models.paper_rerankers import PAPER_RERANKERS, check_checkpoint
 from corag_ray.names import (
     EMBEDDERS,
@@ -32,9 +33,9 @@ def prepare_weights(config: Config) -> None:
         ConfigError: an unknown embedder, generator, prompt or reranker (the message suggests the nearest), a folder
             that is not there, holds code that is not allowed or a model that is not the one of the paper's that it is
             said to be, or an exhaustive search of too many combinations.
-        DataError: the file of the memo cannot be used.
+        DataError: the file of the memo cannot be used, or weights that come with the package are damaged.
         MissingModelError: a package of weights is not installed, or ONNX Runtime where it is to compute, `combination`
-            has no weights, or one of the paper's rerankers no folder.
+            or a packaged cross-encoder has no weights, or one of the paper's rerankers no folder.
     """
     look_up("prompt", config.generation.prompt, PROMPTS)
     _check_cross_encoders(config)
@@ -42,6 +43,9 @@ def prepare_weights(config: Config) -> None:
         ScoreFile(config.memo.path).close()
     _check_exhaustive(config)
     look_up("embedder", config.embedder, EMBEDDERS).folder()
+    for name in sorted(config.rerankers & PACKAGED_RERANKERS.keys()):
+        compute(config).apply()  # what puts it together imports torch
+        PACKAGED_RERANKERS[name].folder()
     if COMBINATION in config.rerankers:
         compute(config).apply()  # the head's module imports torch
         combination_head(config)
@@ -72,7 +76,7 @@ def _check_exhaustive(config: Config) -> None:
 def _check_cross_encoders(config: Config) -> None:
     """Refuse cross-encoders that cannot be loaded, or may not be, before anything is."""
     for name in config.cross_encoders:
-        if name in RERANKERS:
+        if name in RERANKERS or name in PACKAGED_RERANKERS:
             raise ConfigError(
                 f"cross_encoders: '{name}' is the name of a reranker that is there already; choose another."
             )
@@ -84,11 +88,14 @@ def _check_cross_encoders(config: Config) -> None:
                 f"{PAPER_RERANKERS[name].hub_id} at {PAPER_RERANKERS[name].revision} from the hub and name its folder, "
                 f"`cross_encoders: {{{name}: {{model: {name}, folder: PATH}}}}`."
             )
-        known = {**RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
+        known = {**RERANKERS, **PACKAGED_RERANKERS, **config.cross_encoders, **PAPER_RERANKERS}
         if name not in known:
             error = unknown_name(f"reranker of methods.{method_name}", name, known)
             raise ConfigError(f"{error} A cross-encoder of your own needs an entry under `cross_encoders`.")
     for name in asked_cross_encoders(config):
+        if name in PACKAGED_RERANKERS:
+            check_flag_embedding_installed()
+            continue
         row, entry = paper_row(config, name), config.cross_encoders[name]
         runs_code(config, name)
         check_folder(name, entry.folder)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ from corag_ray.names import EMBEDDERS, GENERATORS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.types import Chunk, Combination, Question
-from jobs.document_parts import part_of_document, part_of_question
+from jobs.document_parts import in_one_part, part_of_document
 from jobs.made_index import made_index
 
 SIZES = (1, 2, 3)
@@ -101,13 +101,7 @@ def main(
     earlier = dict(read_calibrations(out)) if out.exists() else {}
     for name, revision in revisions.items():
         fitted = judged_fit(samples[name, 0], samples[name, 1])
-        earlier[name, revision] = {
-            "reranker": name,
-            "revision": revision,
-            "version": next_version(earlier, name, revision, fitted),
-            **fitted,
-            "data": names,
-        }
+        earlier[name, revision] = entry_of(earlier, name, revision, fitted, names)
     out.write_text(json.dumps(list(earlier.values()), indent=2) + "\n", encoding="utf-8")
     print(json.dumps({"questions": questions, "calibrations": [earlier[key] for key in revisions.items()]}))
 
@@ -121,21 +115,32 @@ def cheap_rerankers(index: OpenIndex, embedder: Embedder) -> list[Reranker[Any]]
     ]
 
 
+def half_of_document(doc_id: str) -> int | None:
+    """The half that a document is of."""
+    return part_of_document(doc_id, HALVES)
+
+
 def score_set(
-    dataset: Dataset, index: OpenIndex, rerankers: Sequence[Reranker[Any]], limit: int, samples: Samples
+    dataset: Dataset,
+    index: OpenIndex,
+    rerankers: Sequence[Reranker[Any]],
+    limit: int,
+    samples: Samples,
+    half_of: Callable[[str], int | None] = half_of_document,
 ) -> int:
-    """Add the scores of a set's combinations to the samples; returns how many of its questions gave some."""
+    """Add the scores of a set's combinations to the samples; returns how many of its questions gave some.
+
+    `half_of` tells a document's half by its id, and None of one that is to be left out.
+    """
     chance = random.Random(0)
-    asked = [
-        (question, half) for question in dataset.questions if (half := part_of_question(question, HALVES)) is not None
-    ]
+    asked = [(question, half) for question in dataset.questions if (half := in_one_part(question, half_of)) is not None]
     asked = asked[:: max(1, len(asked) // limit)][:limit]  # from all over the file: it may be sorted by document
     used = 0
     for question, half in asked:
         [hits] = index.first_stage.search([question.text], 60)
         rows = [row for row, _ in hits]
         found = [(row, chunk) for row, chunk in zip(rows, index.store.take(rows), strict=True)]
-        found = [(row, chunk) for row, chunk in found if part_of_document(chunk.doc_id, HALVES) == half]
+        found = [(row, chunk) for row, chunk in found if half_of(chunk.doc_id) == half]
         chunks = [chunk for _, chunk in found]
         drawn = draw(chunks, question, chance)
         used += bool(drawn)
@@ -206,6 +211,18 @@ def expected_calibration_error(chances: Floats, relevant: NDArray[np.bool_] | Fl
     bins = np.minimum((chances * BINS).astype(int), BINS - 1)
     gaps = [abs(float((chances[bins == b] - relevant[bins == b]).sum())) for b in range(BINS)]
     return sum(gaps) / len(chances)
+
+
+def entry_of(
+    earlier: Mapping[tuple[str, str | None], Mapping[str, Any]],
+    name: str,
+    revision: str | None,
+    fitted: Mapping[str, Any],
+    data: Sequence[str],
+) -> dict[str, Any]:
+    """A curve as a file of curves holds it, beside those that it held before."""
+    version = next_version(earlier, name, revision, fitted)
+    return {"reranker": name, "revision": revision, "version": version, **fitted, "data": list(data)}
 
 
 def next_version(

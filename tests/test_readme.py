@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from corag_ray.cli import app
 from corag_ray.config import Config
 from corag_ray.core.policy_tree import PRESETS
+from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
 from corag_ray.names import RERANKERS, STRATEGIES
 from corag_ray.prompts import PROMPTS
 from jobs.publish_results import BEGIN, END, RESULTS, results_text
@@ -63,7 +64,7 @@ def test_the_example_of_a_server_loads():
 
 def test_every_strategy_reranker_and_prompt_stands_in_the_readme():
     named = set(re.findall(r"`(\w+)`", README))
-    assert set(STRATEGIES) | set(RERANKERS) | set(PROMPTS) <= named
+    assert set(STRATEGIES) | set(RERANKERS) | set(PACKAGED_RERANKERS) | set(PROMPTS) <= named
 
 
 def test_the_file_tree_names_every_module_and_room_that_exists():

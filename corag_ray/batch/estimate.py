@@ -10,6 +10,7 @@ from corag_ray.config import Config, Method
 from corag_ray.core.beam import BeamParams
 from corag_ray.core.exhaustive import ExhaustiveParams, num_combinations
 from corag_ray.core.policy_tree import SearchParams
+from corag_ray.names import asked_cross_encoders
 
 START_SECONDS = 25.0
 """Ray, its workers and the models' loading."""
@@ -47,7 +48,7 @@ def estimate_seconds(config: Config, questions: int, chunks_to_embed: int) -> fl
 
 def not_estimated(config: Config) -> list[str]:
     """What a run of this configuration takes time for, and no machine of ours can tell how much."""
-    own = ["the cross-encoders"] if config.rerankers & set(config.cross_encoders) else []
+    own = ["the cross-encoders"] if asked_cross_encoders(config) else []
     asked = ["the server's answers"] if config.generation.enabled and config.generation.server else []
     return own + asked
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
 import json
 from pathlib import Path
@@ -33,6 +35,25 @@ def configuration(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def weights_hash(folder: Path) -> str:
+    """Hash of a checkpoint's files at any depth, by name and content, but for hidden ones, which nothing loads."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder)
+        if not any(part.startswith(".") for part in name.parts):
+            digest.update(name.as_posix().encode())
+            status = path.stat()
+            digest.update(_file_hash(path, status.st_size, status.st_mtime_ns))
+    return digest.hexdigest()
+
+
+@functools.cache
+def _file_hash(path: Path, size: int, changed_ns: int) -> bytes:
+    """Gigabytes are read once a process, and again when the file has been written since."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").digest()
 
 
 def check_folder(name: str, folder: Path) -> None:

