@@ -40,7 +40,7 @@ def main(runs: Annotated[list[Path], typer.Argument(help="Run folders.")]) -> No
 def results_text(results: Path) -> str:
     """The README's results: a heading, the circumstances and the table of every published run."""
     parts = []
-    for folder in sorted(results.iterdir(), reverse=True):
+    for folder in sorted((path for path in results.iterdir() if path.is_dir()), reverse=True):
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         summary = json.loads((folder / SUMMARY).read_text("utf-8"))
         config, sessions = manifest["config"], manifest["sessions"]

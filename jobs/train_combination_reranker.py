@@ -43,7 +43,7 @@ from jobs.combination.features import prepared_rows, stored_matches
 from jobs.combination.loss import SHARES
 from jobs.combination.mining import mine
 from jobs.combination.parts import Part, Parts, fingerprint_of
-from jobs.combination.sense import Sense, figures, judge
+from jobs.combination.sense import Sense, figures, judge, mean_share
 from jobs.combination.training import Trained, train
 
 LICENCES = {
@@ -221,12 +221,19 @@ def watched_training(
 
 def sense_of(examples: Sequence[Example], head: SetHead, embedder: Embedder, compute: Compute) -> list[Sense]:
     """What a head makes of questions."""
+    return sense_and_rate(examples, head, embedder, compute)[0]
+
+
+def sense_and_rate(
+    examples: Sequence[Example], head: SetHead, embedder: Embedder, compute: Compute
+) -> tuple[list[Sense], float]:
+    """What a head makes of questions, and the pairs that it scored in a second."""
     reranker = CombinationReranker(embedder, None, head, compute)
 
     def prepare(number: int) -> PreparedRows:
         return prepared_rows(head, examples[number].matches, copied=examples[number].asked.ideal()[-1])
 
-    return judge([example.asked for example in examples], reranker, prepare=prepare)[0]
+    return judge([example.asked for example in examples], reranker, prepare=prepare)
 
 
 def graded_by(examples: Sequence[Example], head: SetHead, embedder: Embedder, compute: Compute, seed: int) -> Graded:
@@ -234,13 +241,6 @@ def graded_by(examples: Sequence[Example], head: SetHead, embedder: Embedder, co
     reranker = CombinationReranker(embedder, None, head, compute)
     asked = [example.asked for example in examples]
     return graded(asked, reranker, lambda number: prepared_rows(head, examples[number].matches), seed)
-
-
-def mean_share(shares: Mapping[str, Mapping[str, float | int | None]]) -> float:
-    """What picks the best pass: the mean share over the checks, order apart, that the questions put."""
-    measured = [one["share"] for name, one in shares.items() if name != "order"]
-    kept = [share for share in measured if share is not None]
-    return sum(kept) / max(1, len(kept))
 
 
 def card_of(recipe: Recipe, trained: Trained, sets: Mapping[str, Drawn], chunk_tokens: int) -> dict[str, Any]:

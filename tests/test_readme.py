@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,12 @@ def test_the_results_are_those_of_the_published_runs():
     shown = README.partition(BEGIN)[2].partition(END)[0]
     assert shown == "\n" + results_text(ROOT / RESULTS)
     assert "| method |" in shown
+
+
+def test_a_file_beside_the_published_runs_is_no_run(tmp_path):
+    published = shutil.copytree(ROOT / RESULTS, tmp_path / "results")
+    (published / "figures.json").write_text("{}")
+    assert results_text(published) == results_text(ROOT / RESULTS)
 
 
 def test_every_preset_is_in_the_table():

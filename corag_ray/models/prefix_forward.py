@@ -103,6 +103,14 @@ class Reading:
         return _gather(self.segments, self.states, [self.last[i] for i in sequences])
 
 
+def tail_log_probability(model: PreTrainedModel, reading: Reading, sequence: int, tail: Sequence[int]) -> float:
+    """Mean log probability, in nats a token, of a sequence's last tokens, which are `tail`, given all before them."""
+    with torch.inference_mode():
+        before = reading.tail(sequence, len(tail) + 1)[:-1]  # the state before a token predicts it
+        logits = model.get_output_embeddings()(before).float()
+        return float(logits.log_softmax(dim=-1).gather(1, torch.tensor(tail)[:, None]).mean())
+
+
 def read(
     model: PreTrainedModel, sequences: Sequence[Sequence[int]], *, keep: bool, min_shared: int = MIN_SHARED
 ) -> Reading:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer
 
 from corag_ray.models.calibration import Calibration
 from corag_ray.models.causal_model import load_causal_model
-from corag_ray.models.prefix_forward import MIN_SHARED, read
+from corag_ray.models.prefix_forward import MIN_SHARED, read, tail_log_probability
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Chunk, Combination, Score
 
@@ -97,14 +96,7 @@ class QueryLikelihood:
         reading = read(self._model, sequences, keep=False, min_shared=self._min_shared)
         self.tokens_asked += sum(map(len, sequences))
         self.tokens_computed += reading.tokens
-        target = torch.tensor(question)[:, None]
-        values: list[float] = []
-        with torch.inference_mode():
-            for i in range(len(sequences)):
-                before = reading.tail(i, len(question) + 1)[:-1]  # the state before a token predicts it
-                logits = self._model.get_output_embeddings()(before).float()
-                values.append(float(logits.log_softmax(dim=-1).gather(1, target).mean()))
-        return values
+        return [tail_log_probability(self._model, reading, i, question) for i in range(len(sequences))]
 
     def _ids(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)

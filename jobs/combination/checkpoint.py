@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from corag_ray.errors import DataError
-from corag_ray.models.set_head import HeadShape, SetHead
+from corag_ray.models.set_head import HeadShape
 from corag_ray.models.token_matches import TokenMatches
 from corag_ray.types import Combination
 from jobs.combination.examples import Asked
 
+Kept = TypeVar("Kept")
+"""A dataclass of what plain data and tensors can say."""
 Mined = dict[int, list[Combination]]
 """By example, combinations that a search with the head of that time preferred to the ideal one."""
 
@@ -85,31 +87,31 @@ def identity_of(examples: Sequence[Example], recipe: Recipe) -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
-def save(path: Path, identity: str, state: State, head: SetHead, optimiser: torch.optim.Optimizer) -> None:
+def save(path: Path, identity: str, state: Any, head: nn.Module, optimiser: torch.optim.Optimizer) -> None:
     """Write at once: a run that is killed meanwhile leaves the checkpoint before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".partial")
-    kept = {name: getattr(state, name) for name in State.__slots__}
+    kept = {one.name: getattr(state, one.name) for one in fields(state)}
     torch.save(
         {"identity": identity, "state": kept, "head": head.state_dict(), "optimiser": optimiser.state_dict()}, scratch
     )
     scratch.replace(path)
 
 
-def load(path: Path, identity: str, head: SetHead, optimiser: torch.optim.Optimizer) -> State:
-    """The state of a checkpoint, its weights loaded; a new one where there is none.
+def load(path: Path, identity: str, fresh: Kept, head: nn.Module, optimiser: torch.optim.Optimizer) -> Kept:
+    """The state of a checkpoint, of the kind of `fresh`, its weights loaded; `fresh` where there is none.
 
     Raises:
         DataError: it is of other examples or of another recipe, or cannot be read.
     """
     if not path.exists():
-        return State()
+        return fresh
     try:
         stored: dict[str, Any] = torch.load(path, weights_only=True)
         if stored["identity"] != identity:
             raise DataError(f"{path} is of a run with other data or another recipe: remove it, or name another.")
         head.load_state_dict(stored["head"])
         optimiser.load_state_dict(stored["optimiser"])
-        return State(**stored["state"])
+        return type(fresh)(**stored["state"])
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, UnpicklingError) as error:
         raise DataError(f"{path} is no checkpoint that can be read, remove it: {str(error)[:200]}") from error

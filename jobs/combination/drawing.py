@@ -118,6 +118,7 @@ def asked_of(question: Question, part: Part, kind: Kind, candidates: Sequence[tu
             for chunk in chunks
         ),
         evidence=len(question.evidence),
+        answers=question.answers,
     )
 
 

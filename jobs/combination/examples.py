@@ -28,6 +28,7 @@ class Asked:
         rows: [k] their rows in the chunk store.
         holds: [k] for each the numbers of the evidence that it covers, 0..evidence-1.
         evidence: how many pieces of evidence the question has, found or not.
+        answers: reference answers; none of joined questions.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Asked:
     rows: tuple[int, ...]
     holds: tuple[frozenset[int], ...]
     evidence: int
+    answers: tuple[str, ...] = ()
 
     def right(self) -> list[int]:
         """Candidates that hold evidence, by rank."""

@@ -109,6 +109,13 @@ def figures(senses: Sequence[Sense]) -> dict[str, dict[str, float | int | None]]
     return {name: _share(values) for name, values in columns.items()}
 
 
+def mean_share(shares: Mapping[str, Mapping[str, float | int | None]]) -> float:
+    """What picks a training's best weights: the mean share over the checks, order apart, that the questions put."""
+    measured = [one["share"] for name, one in shares.items() if name != "order"]
+    kept = [share for share in measured if share is not None]
+    return sum(kept) / max(1, len(kept))
+
+
 def _share(values: Sequence[bool | None]) -> dict[str, float | int | None]:
     measured = [None if value is None else float(value) for value in values]
     share, interval = mean(measured), bootstrap_interval(measured, seed=0)

@@ -23,8 +23,8 @@ from corag_ray.models.token_matches import TokenMatches
 from corag_ray.types import Combination
 from jobs.combination import checkpoint as checkpoints
 from jobs.combination.checkpoint import Example, Mined, Recipe, State
-from jobs.combination.examples import combinations_of, grade, merit
-from jobs.combination.loss import ranking_loss
+from jobs.combination.examples import combinations_of
+from jobs.combination.loss import evidence_loss
 
 SAVE_STEPS = 50
 Mine = Callable[[SetHead, Sequence[int], int], Mined]
@@ -63,7 +63,7 @@ def train(
     a_pass = math.ceil(len(examples) / recipe.batch)
     total = recipe.epochs * a_pass
     identity = checkpoints.identity_of(examples, recipe)
-    state = checkpoints.load(checkpoint, identity, head, optimiser)
+    state = checkpoints.load(checkpoint, identity, State(), head, optimiser)
     for step in range(state.step, total):
         epoch, place = divmod(step, a_pass)
         if state.mined_for < epoch:
@@ -136,15 +136,7 @@ def _step(
         chance = random.Random(f"{recipe.seed} {epoch} {number}")
         chosen.append([*combinations_of(examples[number].asked, chance), *mined.get(number, [])])
     logits = logits_of(head, [examples[number].matches for number in numbers], chosen)
-    grades, real = torch.zeros_like(logits), torch.zeros_like(logits, dtype=torch.bool)
-    merits = torch.zeros(*logits.shape, 4)
-    for place, (number, combinations) in enumerate(zip(numbers, chosen, strict=True)):
-        asked, end = examples[number].asked, len(combinations)
-        grades[place, :end] = torch.tensor([grade(asked, combination) for combination in combinations])
-        merits[place, :end] = torch.tensor([merit(asked, combination) for combination in combinations])
-        real[place, :end] = True
-    anchored = functional.binary_cross_entropy_with_logits(logits[real], grades[real].clamp(0, 1))
-    loss = ranking_loss(logits, merits, real) + recipe.anchor * anchored
+    loss = evidence_loss(logits, [examples[number].asked for number in numbers], chosen, recipe.anchor)
     optimiser.zero_grad()
     torch.autograd.backward(loss)
     torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)

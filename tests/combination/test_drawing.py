@@ -57,6 +57,7 @@ def test_a_questions_candidates_are_the_highest_of_its_own_part():
     [found] = drawn([question("q", ("b", 0)), question("other", ("a", 0)), question("late", ("d", 0))], chunks)
     assert found.part == "test"
     assert found.kind == "single"
+    assert found.answers == ("answer",)
     assert {c.doc_id for c in found.chunks} == {"b", "c"}
     assert found.rows == tuple(row for row in range(4 * CANDIDATES) if row % 4 in (1, 2))[:CANDIDATES]
     assert found.holds == tuple(frozenset({0} if c.doc_id == "b" else ()) for c in found.chunks)

@@ -15,14 +15,13 @@ from corag_ray.models.torch_setup import Compute
 from jobs.bench_combination import HEADINGS, check_split, first_of_kind, read_card, table_of
 from jobs.combination.checkpoint import Example, Recipe
 from jobs.combination.parts import fingerprint_of
-from jobs.combination.sense import Sense, figures
+from jobs.combination.sense import Sense, figures, mean_share
 from jobs.combination.training import Trained
 from jobs.train_combination_reranker import (
     LICENCES,
     Drawn,
     card_of,
     graded_by,
-    mean_share,
     seconds_of,
     sense_of,
     watched_training,

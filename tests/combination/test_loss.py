@@ -1,11 +1,12 @@
-"""The ranking loss by hand: kinds of pairs, their weights and their shares."""
+"""The ranking losses by hand: kinds of pairs, their weights and their shares, and labels."""
 
 import math
 
 import pytest
 import torch
+from made_questions import asked_of
 
-from jobs.combination.loss import SHARES, ranking_loss
+from jobs.combination.loss import SHARES, evidence_loss, label_loss, ranking_loss
 
 LN2 = math.log(2)
 
@@ -64,3 +65,24 @@ def test_chunks_in_vain_weigh_more_beside_more_evidence():
 def test_equal_merits_ask_for_no_order():
     assert loss([5.0, 1.0], [(1, 1, 0, 0), (1, 1, 0, 0)]) == 0
     assert loss([5.0, 1.0], [(1, 2, 0, 0), (1, 0, 2, 0)]) == 0  # as many in vain, of other kinds
+
+
+def test_by_labels_the_higher_one_is_to_stand_higher_where_they_differ_by_more_than_the_threshold():
+    # Of three pairs, -1 and -1.05 are alike; the other two lie a logit apart, one in its right order.
+    logits = torch.tensor([[2.0, 1.0, 3.0, 50.0], [7.0, 7.0, 0.0, 0.0]])
+    labels = [[-1.0, -4.0, -1.05], [-2.0, -3.0]]  # behind them is padding
+    right, wider, tied = math.log(1 + math.exp(-1)), math.log(1 + math.exp(-2)), LN2
+    assert float(label_loss(logits, labels, 0.1)) == pytest.approx((right + wider + tied) / 3)
+    wrong = math.log(1 + math.e)
+    assert float(label_loss(logits, labels, 0.01)) == pytest.approx((right + wider + tied + wrong) / 4)
+    assert float(label_loss(logits, labels, 9.0)) == 0
+
+
+def test_evidence_ranks_and_its_grade_anchors_the_logit():
+    asked = asked_of([{0}, set()])
+    # Grades 1 and 0 with logits 2 and -1, a pair of evidence; the third place is padding.
+    logits = torch.tensor([[2.0, -1.0, 9.0]])
+    ranked = math.log(1 + math.exp(-3))
+    anchored = (math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))) / 2
+    found = evidence_loss(logits, [asked], [[(0,), ()]], anchor=0.5)
+    assert float(found) == pytest.approx(ranked + 0.5 * anchored, rel=1e-5)
