@@ -24,6 +24,9 @@ from corag_ray.errors import DataError, MissingModelError
 from corag_ray.models.combination_weights import WEIGHTS
 from corag_ray.models.token_matches import TokenMatches
 
+NEARNESS = 10.0
+"""What late interaction's score counts for in the logit of a head that has learned nothing: candidates differ in it by
+a tenth or two."""
 FEW = 64
 """Asking times asked positions up to which attention is written out."""
 
@@ -60,9 +63,10 @@ class SetHead(nn.Module):
     A row holds, for one token of the query, what one chunk has nearest to it, and is told how like it the likest and
     how near the nearest of the other chunks is: a mean, as attention takes it, is the same of one chunk and of two
     copies. For each token, attention runs over the rows of the chunks, each with its place, and over the row of no
-    chunk, which stands before them and takes the sum. The logit is a sum of two: of what all chunks together answer
-    (attention runs over those sums, of which the first, that of the query's mean, takes the whole), and of what each
-    chunk is worth beside the others, or costs, added up over the chunks.
+    chunk, which stands before them and takes the sum. The logit is a sum of three: of what all chunks together answer
+    (attention runs over those sums, of which the first, that of the query's mean, takes the whole), of what each
+    chunk is worth beside the others, or costs, added up over the chunks, and of late interaction's score, by a factor
+    that is learned as well: so a head begins with that order of combinations and learns what to say against it.
     """
 
     def __init__(self, shape: HeadShape, dropout: float = 0.0) -> None:
@@ -79,6 +83,7 @@ class SetHead(nn.Module):
         self.over_tokens = _Attention(shape, dropout)
         self.norm = nn.LayerNorm(shape.width)
         self.logit = nn.Linear(shape.width, 1)
+        self.nearness = nn.Parameter(torch.tensor(NEARNESS))
         self.brought = nn.Sequential(nn.LayerNorm(shape.width), nn.Linear(shape.width, shape.width), nn.GELU())
         self.worth = nn.Sequential(
             nn.LayerNorm(shape.width),
@@ -118,7 +123,20 @@ class SetHead(nn.Module):
         tokens_read = tokens if read is None else read.sum(1)[:, None, None]
         worth = self.worth(brought.sum(1) / tokens_read)
         logits: Tensor = self.logit(self.norm(whole))[:, 0] + worth.sum((1, 2))
-        return logits
+        return logits + self.nearness * _nearest(cosines[..., 0], read)
+
+
+def _nearest(cosines: Tensor, read: Tensor | None) -> Tensor:
+    """[n] the mean, over the query's word pieces, of the cosine with the nearest of all chunks: late interaction.
+
+    Args:
+        cosines: [n, t, places] of token and chunk, 0 of no chunk; those of the query's mean, token 0, are left out.
+        read: as in `SetHead.forward`.
+    """
+    nearest = cosines[:, 1:].amax(dim=-1)
+    if read is None:
+        return nearest.sum(1) / max(1, nearest.shape[1])
+    return (nearest * read[:, 1:]).sum(1) / read[:, 1:].sum(1).clamp(min=1)
 
 
 def _rivals(vectors: Tensor, cosines: Tensor) -> Tensor:

@@ -29,6 +29,10 @@ class TokenMatches:
     nearest: FloatArray
     cosines: FloatArray
 
+    def of_chunks(self, numbers: Sequence[int]) -> TokenMatches:
+        """Those of some of the chunks, in the order of `numbers`."""
+        return TokenMatches(self.query, self.nearest[numbers], self.cosines[numbers])
+
     def as_type(self, dtype: type[np.float16] | type[np.float32]) -> TokenMatches:
         """The same numbers in another type: thousands of questions are kept as float16, the head reads float32."""
         return TokenMatches(self.query.astype(dtype), self.nearest.astype(dtype), self.cosines.astype(dtype))

@@ -24,7 +24,7 @@ from jobs.made_index import made_index
 
 DEPTH = 300
 """Candidates retrieved, of which those of the question's part are kept: a fifth of them in the smaller parts."""
-CANDIDATES = 20
+CANDIDATES = 40
 QUESTIONS_A_SEARCH = 64
 
 

@@ -14,6 +14,8 @@ from jobs.combination.parts import Part
 Kind = Literal["single", "several", "joined"]
 """Whether a question's evidence is one passage, several, or that of two questions."""
 MAX_CHUNKS = 6
+TEMPTING, SINGLES = 10, 3
+"""Of the highest candidates without evidence so many stand alone among a question's combinations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ def combinations_of(asked: Asked, chance: random.Random) -> list[Combination]:
     made += parts
     if wrong:
         made += [_shuffled((*part, _distractor(wrong, chance)), chance) for part in parts]
-        made += [(_distractor(wrong, chance),), tuple(chance.sample(wrong[:5], min(2, len(wrong))))]
+        made += [(number,) for number in chance.sample(wrong[:TEMPTING], min(SINGLES, len(wrong[:TEMPTING])))]
+        made += [(_distractor(wrong, chance),), tuple(chance.sample(wrong[:5], min(2, len(wrong[:5]))))]
         made.append(tuple(chance.sample(wrong, min(chance.randint(1, MAX_CHUNKS), len(wrong)))))
     made.append(tuple(chance.sample(range(len(asked.chunks)), min(chance.randint(1, MAX_CHUNKS), len(asked.chunks)))))
     for of in (best, best, chance.choice(made)):

@@ -104,7 +104,9 @@ def batches(examples: Sequence[Example], recipe: Recipe, epoch: int) -> list[lis
 
 def logits_of(head: SetHead, matches: Sequence[TokenMatches], chosen: Sequence[Sequence[Combination]]) -> Tensor:
     """Logits [questions, most combinations] of each question's combinations; 0 behind those that have fewer."""
-    rows = [head.rows(one.as_type(np.float32)) for one in matches]
+    used = [sorted({number for combination in of for number in combination}) for of in chosen]  # of 40, about 15
+    places = [{number: place for place, number in enumerate(numbers, start=1)} for numbers in used]
+    rows = [head.rows(one.of_chunks(numbers).as_type(np.float32)) for one, numbers in zip(matches, used, strict=True)]
     tokens = max(one.shape[1] for one in rows)
     read = torch.tensor([[place < one.shape[1] for place in range(tokens)] for one in rows])
     firsts = np.cumsum([0, *(one.shape[0] for one in rows)])
@@ -115,9 +117,9 @@ def logits_of(head: SetHead, matches: Sequence[TokenMatches], chosen: Sequence[S
             by_length[len(combination)].append((owner, place))
     logits = stacked.new_zeros((len(chosen), max(map(len, chosen))))
     for members in by_length.values():
-        wanted = torch.tensor([[firsts[o], *(firsts[o] + 1 + n for n in chosen[o][p])] for o, p in members])
-        owners, places = torch.tensor(members).T
-        logits = logits.index_put((owners, places), head(stacked[wanted], read[owners]))
+        wanted = torch.tensor([[firsts[o], *(firsts[o] + places[o][n] for n in chosen[o][p])] for o, p in members])
+        owners, columns = torch.tensor(members).T
+        logits = logits.index_put((owners, columns), head(stacked[wanted], read[owners]))
     return logits
 
 

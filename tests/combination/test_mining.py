@@ -31,6 +31,7 @@ def test_combinations_longer_than_trained_are_no_mistakes_to_learn_from():
 def test_searches_with_a_head_find_what_it_prefers_to_the_ideal(numbers):
     torch.manual_seed(0)
     head = SetHead(HeadShape(DIM, projected=8, width=16, heads=2, hidden=16)).eval()
+    head.nearness.data.neg_()  # it prefers what is far from the question
     examples = [made_example(seed) for seed in range(6)]
     found = mine(examples, numbers, head, None, Compute(1))
     assert found

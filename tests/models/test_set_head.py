@@ -6,7 +6,7 @@ import torch
 
 from corag_ray.errors import DataError, MissingModelError
 from corag_ray.models.combination_weights import WEIGHTS
-from corag_ray.models.set_head import HeadShape, SetHead, _Dropout, _mixed, _rivals, load_head, save_head
+from corag_ray.models.set_head import NEARNESS, HeadShape, SetHead, _Dropout, _mixed, _rivals, load_head, save_head
 from corag_ray.models.token_matches import TokenMatches, match_tokens
 
 SHAPE = HeadShape(6, projected=5, width=8, heads=2, hidden=12, places=3)
@@ -35,10 +35,10 @@ def logit(head, rows, combination):
 def test_over_minilm_a_head_has_at_most_200_000_parameters():
     numbers = sum(tensor.numel() for tensor in SetHead(HeadShape(384)).parameters())
     # Projection, join (97 numbers to 48), beside, 7 places; three blocks: two norms, query and out, key and value,
-    # feed-forward; what chunks bring and are worth; norm and logit.
+    # feed-forward; what chunks bring and are worth; norm and logit; the factor of late interaction.
     block = 2 * 96 + 2 * (48 * 48 + 48) + (48 * 96 + 96) + (48 * 96 + 96) + (96 * 48 + 48)
     worth = 96 + (48 * 48 + 48) + 96 + (48 * 96 + 96) + 97
-    assert numbers == 384 * 32 + (97 * 48 + 48) + 3 * 48 + 7 * 48 + 3 * block + worth + 96 + 49
+    assert numbers == 384 * 32 + (97 * 48 + 48) + 3 * 48 + 7 * 48 + 3 * block + worth + 96 + 49 + 1
     assert numbers <= 200_000
 
 
@@ -166,3 +166,16 @@ def test_weights_that_are_missing_damaged_or_of_another_embedder_are_refused(tmp
         (tmp_path / WEIGHTS).write_bytes(damaged)
         with pytest.raises(DataError, match="holds no set head that can be read"):
             load_head(tmp_path, "embedder 1")
+
+
+def test_late_interaction_counts_by_a_factor_in_the_logit_whatever_else_the_head_says(matches):
+    head, rows = made_head(), made_head().rows(matches)
+    nearest = rows[[2, 4], 1:, -1].amax(dim=0).mean().item()  # token 0 is the query's mean, which MaxSim does not know
+    without = made_head()
+    without.nearness.data.zero_()
+    assert logit(head, rows, (1, 3)) - logit(without, rows, (1, 3)) == pytest.approx(NEARNESS * nearest, abs=1e-5)
+    assert logit(head, rows, ()) == pytest.approx(logit(without, rows, ()), abs=1e-6)
+    padded = torch.cat([rows, torch.ones(6, 2, SHAPE.row)], dim=1)[[0, 2, 4]][None]
+    read = torch.tensor([[True, True, True, True, False, False]])
+    with torch.inference_mode():
+        assert float(head(padded, read)) == pytest.approx(logit(head, rows, (1, 3)), abs=1e-5)
