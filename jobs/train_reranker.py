@@ -6,6 +6,9 @@ trained on, and the job ends by ranking candidates of some of them. What it writ
 name under `cross_encoders`. A killed run goes on from its last save, where settings and questions are still the same.
 Training reads excerpts of chunks, since its time grows with their length; ranking reads them whole.
 
+With `--distil` it learns from late interaction as well, whose scores of the candidates tell how near each comes
+(distillation: Hinton et al., 2015), where the evidence alone tells only which one holds it.
+
 An expert starts from a model that was trained before, and learns from questions of one kind:
 `python -m jobs.train_reranker --start runs/rerankers/passage --kind facts --out runs/rerankers/passage_facts`.
 """
@@ -34,6 +37,7 @@ from corag_ray.errors import DataError, MissingModelError
 from corag_ray.evaluation.candidate_ranking import rank_evidence
 from corag_ray.evaluation.evidence import covers, covers_any
 from corag_ray.identity import weights_hash
+from corag_ray.models.late_interaction import LateInteraction
 from corag_ray.names import EMBEDDERS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
@@ -60,6 +64,8 @@ EXCERPT = 450
 """Characters of a chunk that training reads, about 100 tokens."""
 RIGHT = 10.0
 """ListNet aims at the softmax of the labels: all but nothing of it then lies on the candidate with evidence."""
+RIGHT_BESIDE_TEACHER = 3.0
+"""The label of evidence where a teacher's standard scores, mostly within -2 and 2, are added to it."""
 PAIRS_A_SECOND = 7.0
 
 
@@ -78,6 +84,7 @@ class Recipe:
     seed: int
     kind: Kind | None = None
     start: str | None = None
+    distilled: bool = False
     excerpt_characters: int = EXCERPT
     questions_a_step: int = 8
     frozen_layers: int = 2
@@ -85,7 +92,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is learned from one question: texts, and for each a label, `RIGHT` where it holds evidence, else 0."""
+    """What is learned from one question: texts, and for each a label.
+
+    It is `RIGHT` where the text holds evidence, else 0; with a teacher, `RIGHT_BESIDE_TEACHER` or 0, plus its score.
+    """
 
     question: str
     texts: list[str]
@@ -94,11 +104,15 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with its highest candidates, and for each whether it holds evidence."""
+    """A question with its highest candidates, and for each whether it holds evidence and a teacher's score, or 0.
+
+    The scores of a question's candidates have a mean of 0 and a standard deviation of 1.
+    """
 
     question: Question
     candidates: list[Chunk]
     holds: list[bool]
+    taught: list[float]
 
 
 def main(
@@ -107,6 +121,7 @@ def main(
     ),
     kind: Annotated[Kind | None, typer.Option(help="Questions to learn from, told by their words; else all.")] = None,
     start: Annotated[Path | None, typer.Option(help="Folder of a trained cross-encoder to go on from.")] = None,
+    distil: Annotated[bool, typer.Option("--distil", help="Learn from late interaction's scores as well.")] = False,
     limit: Annotated[int | None, typer.Option(min=20, help="Questions a set; all unless given.")] = None,
     judged: Annotated[int, typer.Option(min=1, help="Questions a set that are ranked at the end, at most.")] = 150,
     epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the questions.")] = 1.0,
@@ -124,11 +139,15 @@ def main(
     test: list[Asked] = []
     for name in data.split(","):
         kept_back = []
-        for one in draw(name, config, limit, root):
+        for one in draw(name, config, limit, root, distil):
             if part_of_question(one.question, PARTS) == TEST_PART:
                 kept_back.append(one)
             elif kind in (None, kind_of(one.question.text)) and (
-                lesson := lesson_of(one, random.Random(f"{seed}/{one.question.question_id}"))
+                lesson := lesson_of(
+                    one,
+                    RIGHT_BESIDE_TEACHER if distil else RIGHT,
+                    random.Random(f"{seed}/{one.question.question_id}"),
+                )
             ):
                 lessons.append(lesson)
         test += evenly(kept_back, judged)
@@ -140,7 +159,7 @@ def main(
         f"{pairs} pairs of {len(lessons)} questions, {len(test)} to judge: about {duration_text(seconds)}.", flush=True
     )
     compute_of(config).apply()
-    recipe = Recipe(epochs, learning_rate, seed, kind, None if start is None else weights_hash(start))
+    recipe = Recipe(epochs, learning_rate, seed, kind, None if start is None else weights_hash(start), distil)
     model = train(lessons, start or EMBEDDERS[config.embedder].folder(), out, recipe)
     first_stage = [rank_evidence(one.question.evidence, one.candidates) for one in test]
     reranked = [rank_evidence(one.question.evidence, ranked(model, one)) for one in test]
@@ -175,19 +194,38 @@ def figures_of(start: Path | None) -> dict[str, Any]:
     return found
 
 
-def draw(name: str, config: Config, limit: int | None, root: Path) -> Iterator[Asked]:
+def draw(name: str, config: Config, limit: int | None, root: Path, distil: bool) -> Iterator[Asked]:
     """Questions from all over a set, whose evidence lies in one part, with their candidates of that part."""
     config = config.model_copy(update={"dataset": name})
     dataset, folder = open_corpus(root, config)
-    index = made_index(config, dataset, folder, build_embedder(config))
+    embedder = build_embedder(config)
+    index = made_index(config, dataset, folder, embedder)
+    teacher = LateInteraction(embedder, index.token_vectors) if distil else None
     questions = [question for question in dataset.questions if part_of_question(question, PARTS) is not None]
     questions = evenly(questions, limit or len(questions))
     for question, hits in zip(questions, index.first_stage.search([q.text for q in questions], 60), strict=True):
-        found = index.store.take([row for row, _ in hits])
+        found = [row for row, _ in hits]
         part = part_of_question(question, PARTS)
-        candidates = [chunk for chunk in found if part_of_document(chunk.doc_id, PARTS) == part][:RANKED]
+        kept = [
+            (row, chunk)
+            for row, chunk in zip(found, index.store.take(found), strict=True)
+            if part_of_document(chunk.doc_id, PARTS) == part
+        ][:RANKED]
+        rows, candidates = [row for row, _ in kept], [chunk for _, chunk in kept]
         holds = [covers_any(chunk, question.evidence) for chunk in candidates]
-        yield Asked(question, candidates, holds)
+        taught = standard_scores(teacher, question, candidates, rows) if teacher else [0.0] * len(rows)
+        yield Asked(question, candidates, holds, taught)
+
+
+def standard_scores(
+    teacher: LateInteraction, question: Question, candidates: Sequence[Chunk], rows: Sequence[int]
+) -> list[float]:
+    """The teacher's raw scores, less their mean, over their standard deviation; zeros where all are equal."""
+    prepared = teacher.prepare(question.text, candidates, rows)
+    raw = np.array([score.raw for score in teacher.score([(prepared, (place,)) for place in range(len(rows))])])
+    if raw.size == 0 or not (spread := raw.std()):
+        return [0.0] * len(rows)
+    return [float(value) for value in (raw - raw.mean()) / spread]
 
 
 def evenly(items: Sequence[Item], limit: int) -> list[Item]:
@@ -195,17 +233,22 @@ def evenly(items: Sequence[Item], limit: int) -> list[Item]:
     return [items[place] for place in np.linspace(0, len(items) - 1, min(limit, len(items))).astype(int)]
 
 
-def lesson_of(asked: Asked, drawn: random.Random) -> Lesson | None:
-    """The highest candidate that holds evidence against some that hold none; None where either is missing."""
-    right = [chunk for chunk, holds in zip(asked.candidates, asked.holds, strict=True) if holds]
-    wrong = [chunk for chunk, holds in zip(asked.candidates, asked.holds, strict=True) if not holds]
-    if not right or not wrong:
+def lesson_of(asked: Asked, right: float, drawn: random.Random) -> Lesson | None:
+    """The highest candidate that holds evidence against some that hold none; None where either is missing.
+
+    `right` is the label of evidence, before the teacher's score is added.
+    """
+    places = range(len(asked.candidates))
+    holding = [place for place in places if asked.holds[place]]
+    wrong = [place for place in places if not asked.holds[place]]
+    if not holding or not wrong:
         return None
-    others = wrong[HIGHEST:]
+    best, others = asked.candidates[holding[0]], wrong[HIGHEST:]
     against = wrong[:HIGHEST] + drawn.sample(others, min(DRAWN, len(others)))
-    answer = next((item.answer for item in asked.question.evidence if item.answer and covers(right[0], item)), None)
-    texts = [excerpt(right[0], answer, drawn), *(excerpt(chunk, None, drawn) for chunk in against)]
-    return Lesson(asked.question.text, texts, [RIGHT, *[0.0] * len(against)])
+    answer = next((item.answer for item in asked.question.evidence if item.answer and covers(best, item)), None)
+    texts = [excerpt(best, answer, drawn), *(excerpt(asked.candidates[place], None, drawn) for place in against)]
+    labels = [right + asked.taught[holding[0]], *(asked.taught[place] for place in against)]
+    return Lesson(asked.question.text, texts, labels)
 
 
 def excerpt(chunk: Chunk, answer: Span | None, drawn: random.Random) -> str:

@@ -5,19 +5,30 @@ import random
 import pytest
 
 from corag_ray.errors import MissingModelError
-from corag_ray.types import Chunk, Evidence, Question, Span
+from corag_ray.types import Chunk, Evidence, Question, Score, Span
 from jobs.question_kinds import kind_of
-from jobs.train_reranker import EXCERPT, RIGHT, Asked, evenly, excerpt, figures_of, last_whole_save, lesson_of
+from jobs.train_reranker import (
+    EXCERPT,
+    RIGHT,
+    RIGHT_BESIDE_TEACHER,
+    Asked,
+    evenly,
+    excerpt,
+    figures_of,
+    last_whole_save,
+    lesson_of,
+    standard_scores,
+)
 
 CHUNKS = [Chunk(n, "d", n, 10 * n, 10 * n + 6, f"text {n}", 1) for n in range(7)]
 
 
 def asked(*holding):
-    return Asked(Question("q", "why?"), CHUNKS, [n in holding for n in range(7)])
+    return Asked(Question("q", "why?"), CHUNKS, [n in holding for n in range(7)], [0.0] * 7)
 
 
 def lesson(*holding, seed=0):
-    return lesson_of(asked(*holding), random.Random(seed))
+    return lesson_of(asked(*holding), RIGHT, random.Random(seed))
 
 
 def test_the_highest_chunk_with_evidence_stands_against_the_two_highest_without_and_one_of_the_others():
@@ -31,8 +42,29 @@ def test_the_highest_chunk_with_evidence_stands_against_the_two_highest_without_
 
 
 def test_a_lesson_of_few_candidates_is_short():
-    found = lesson_of(Asked(Question("q", "why?"), CHUNKS[:2], [False, True]), random.Random(0))
+    two = Asked(Question("q", "why?"), CHUNKS[:2], [False, True], [0.0, 0.0])
+    found = lesson_of(two, RIGHT, random.Random(0))
     assert (found.texts, found.labels) == (["text 1", "text 0"], [RIGHT, 0.0])
+
+
+def test_a_teacher_s_scores_stand_beside_the_evidence():
+    taught = Asked(Question("q", "why?"), CHUNKS[:3], [False, True, False], [1.5, -0.5, -1.0])
+    assert lesson_of(taught, RIGHT_BESIDE_TEACHER, random.Random(0)).labels == [2.5, 1.5, -1.0]
+
+
+def test_a_teacher_s_scores_of_one_question_are_told_in_units_of_their_spread():
+    class Teacher:
+        def prepare(self, query, candidates, rows):
+            return dict(zip(range(len(rows)), rows, strict=True))
+
+        def score(self, pairs):
+            return [Score(raw=raws[table[place]], calibrated=0.5) for table, (place,) in pairs]
+
+    raws = {3: 0.2, 9: 0.6, 4: 0.5, 1: 0.3}  # mean .4, variance .025
+    found = standard_scores(Teacher(), Question("q", "?"), CHUNKS[:4], [3, 9, 4, 1])
+    assert found == pytest.approx([-1.2649, 1.2649, 0.6325, -0.6325], abs=1e-4)
+    assert standard_scores(Teacher(), Question("q", "?"), CHUNKS[:2], [3, 3]) == [0.0, 0.0]
+    assert standard_scores(Teacher(), Question("q", "?"), [], []) == []
 
 
 def test_a_question_without_evidence_or_without_anything_else_teaches_nothing():
@@ -49,7 +81,8 @@ def test_an_excerpt_holds_the_marked_answer_wherever_it_stands(place):
     starts = set()
     for seed in range(20):
         drawn = random.Random(seed)
-        one = lesson_of(Asked(Question("q", "?", evidence=evidence), [other, chunk], [False, True]), drawn)
+        question = Question("q", "?", evidence=evidence)
+        one = lesson_of(Asked(question, [other, chunk], [False, True], [0.0, 0.0]), RIGHT, drawn)
         assert len(one.texts[0]) == EXCERPT and "<answer>" in one.texts[0]
         starts.add(one.texts[0].index("<answer>"))
     assert len(starts) > 1 or place == 0
