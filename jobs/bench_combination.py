@@ -8,7 +8,7 @@ On questions of documents that `jobs.train_combination_reranker` and `jobs.train
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ from corag_ray.names import EMBEDDERS, GENERATORS
 from corag_ray.prepare import prepare_weights
 from corag_ray.settling import compute as compute_of
 from corag_ray.settling import settle
-from jobs.bench_rerankers import told_apart
+from jobs.bench_rerankers import cross_encoders
 from jobs.combination.drawing import draw, open_sets
 from jobs.combination.examples import Asked
 from jobs.combination.parts import Parts, fingerprint_of
@@ -58,6 +58,7 @@ def main(
     limit_joined: Annotated[int, typer.Option(min=0, help="Two-part questions a set.")] = 150,
     limit_slow: Annotated[int, typer.Option(min=0, help="Questions a set and kind for slow rerankers.")] = 40,
     cross_encoder: Annotated[list[Path] | None, typer.Option(help="Folder of a cross-encoder; repeatable.")] = None,
+    packaged: Annotated[bool, typer.Option(help="Judge the packaged cross-encoders too.")] = True,
     likelihood: Annotated[bool, typer.Option(help="Judge query likelihood too, the slowest of all.")] = False,
     head: Annotated[Path, typer.Option(help="Folder of the set head.")] = COMBINATION_HEAD,
     seed: Annotated[int, typer.Option(min=0, help="Of two-part questions and drawn chunks.")] = 0,
@@ -67,7 +68,7 @@ def main(
     """Draw the test part's questions, judge every reranker on them, and print the table and its figures."""
     config = settle(load_config(None, {"dtype": "float32", "plan": {"threads": threads}}))
     prepare_weights(config)
-    embedder, folders = build_embedder(config), told_apart(cross_encoder or [])
+    embedder, folders = build_embedder(config), cross_encoders(cross_encoder or [], packaged)
     card = read_card(head)
     trained_on = [entry["name"] for entry in card["data"]]
     names = data.split(",") if data else trained_on
@@ -127,10 +128,10 @@ def check_split(card: dict[str, Any], parts: Parts) -> None:
         raise DataError("the data sets have changed since this head was trained: its test part is no longer known.")
 
 
-def slow_rerankers(config: Config, folders: Sequence[Path], likelihood: bool) -> list[Reranker[Any]]:
+def slow_rerankers(config: Config, folders: Mapping[str, Path], likelihood: bool) -> list[Reranker[Any]]:
     """Those that read text for every combination."""
     compute = compute_of(config)
-    slow: list[Reranker[Any]] = [CrossEncoder(folder, folder.name, WINDOW_TOKENS, compute) for folder in folders]
+    slow: list[Reranker[Any]] = [CrossEncoder(folder, name, WINDOW_TOKENS, compute) for name, folder in folders.items()]
     if likelihood:
         slow.append(QueryLikelihood(GENERATORS[config.generation.model].folder(), compute))
     return slow

@@ -1,9 +1,10 @@
-"""How well rerankers rank single chunks, and how fast: `python -m jobs.bench_rerankers --cross-encoder FOLDER`.
+"""How well rerankers rank single chunks, and how fast: `python -m jobs.bench_rerankers`.
 
 MRR@10 on the highest candidates of the fused retriever, with 95 % intervals, one row a reranker. Of data sets that
 `jobs.train_reranker` learns from by default, or that a folder's own figures name, only questions of the documents that
 it keeps back are asked. BM25's and the embedder's rows rank the same candidates by these alone, `fusion` leaves them as
-they are, and `holding` is the share of questions with evidence among them, which no order can exceed.
+they are, and `holding` is the share of questions with evidence among them, which no order can exceed. The experts that
+come with the package are compared question by question at the end: what would a choice between them win?
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,7 @@ from corag_ray.evaluation.evidence import covers_any
 from corag_ray.evaluation.intervals import bootstrap_interval, paired_bootstrap
 from corag_ray.indexing.open_index import OpenIndex
 from corag_ray.models.cross_encoder import CrossEncoder
+from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
 from corag_ray.models.protocols import Reranker
 from corag_ray.names import RERANKERS
 from corag_ray.prepare import prepare_weights
@@ -56,6 +58,7 @@ Ranks = dict[str, list[float]]
 
 def main(
     cross_encoder: Annotated[list[Path] | None, typer.Option(help="Folder of a cross-encoder; repeatable.")] = None,
+    packaged: Annotated[bool, typer.Option(help="Rank by the packaged cross-encoders too.")] = True,
     data: Annotated[str, typer.Option(help="Data sets, parted by commas.")] = (
         "squad-v1.1-part,selqa,clapnq-dev,scifact"
     ),
@@ -65,23 +68,27 @@ def main(
     root: Annotated[Path, typer.Option(help="Folder of indexes.")] = Path("runs"),
 ) -> None:
     """Rank every set's questions by every reranker, and print the tables and their figures."""
-    names, folders = data.split(","), told_apart(cross_encoder or [])
+    names, folders = data.split(","), cross_encoders(cross_encoder or [], packaged)
     seconds = len(names) * limit * RANKED * len(folders) / PAIRS_A_SECOND + 30 * len(names)
     print(
         f"{len(names)} sets, {len(folders)} cross-encoders: about {duration_text(seconds)}, indexes apart.", flush=True
     )
-    report = {}
+    report: dict[str, Any] = {}
+    experts: Ranks = {expert: [] for expert in folders if expert in PACKAGED_RERANKERS}
     for name in names:
         config = settle(load_config(None, {"dataset": name, "dtype": "float32", "plan": {"threads": threads}}))
         prepare_weights(config)
         ranks, rates, holding = judge(name, config, folders, root, limit, seed)
         report[name] = figures(ranks, rates, seed) | {"questions": len(ranks[FUSION]), "holding": round(holding, 4)}
+        for expert, values in experts.items():
+            values += ranks[expert]
         Console(width=120).print(table_of(name, report[name]))
+    report["experts"] = choice_of(experts, seed)
     print(json.dumps(report))
 
 
 def judge(
-    name: str, config: Config, folders: Sequence[Path], root: Path, limit: int, seed: int
+    name: str, config: Config, folders: Mapping[str, Path], root: Path, limit: int, seed: int
 ) -> tuple[Ranks, dict[str, float], float]:
     """Reciprocal ranks and pairs a second by reranker, and the share of questions with evidence to be ranked."""
     dataset, folder = open_corpus(root, config)
@@ -89,12 +96,14 @@ def judge(
     index = made_index(config, dataset, folder, embedder)
     rerankers: list[Reranker[Any]] = [
         *cheap_rerankers(index, embedder),
-        *(CrossEncoder(one, one.name, WINDOW_TOKENS, compute_of(config)) for one in folders),
+        *(CrossEncoder(folder, row, WINDOW_TOKENS, compute_of(config)) for row, folder in folders.items()),
     ]
     ranks: Ranks = {FUSION: [], **{reranker.name: [] for reranker in rerankers}}
     seconds = dict.fromkeys(ranks, 0.0)
     held, pairs = [], 0
-    asked = questions_to_ask(dataset.questions, limit, seed, kept_back=Path(name).name in learned_from(folders))
+    asked = questions_to_ask(
+        dataset.questions, limit, seed, kept_back=Path(name).name in learned_from(folders.values())
+    )
     for question in track(asked, name, console=Console(file=sys.stderr)):
         rows, candidates = candidates_of(question, index)
         pairs += len(candidates)
@@ -108,13 +117,20 @@ def judge(
     return ranks, {name: pairs / spent for name, spent in seconds.items() if spent}, float(np.mean(held))
 
 
+def cross_encoders(folders: Sequence[Path], packaged: bool) -> dict[str, Path]:
+    """Folders by the names of their rows: of the packaged ones, put together where need be, and the given."""
+    told = told_apart(folders)
+    ours = {name: one.folder() for name, one in PACKAGED_RERANKERS.items()} if packaged else {}
+    return ours | {folder.name: folder for folder in told}
+
+
 def told_apart(folders: Sequence[Path]) -> list[Path]:
     """The folders, whose names stand for the models in tables and figures.
 
     Raises:
         ConfigError: two folders, or a folder and a reranker, have one name.
     """
-    taken = {*RERANKERS, FUSION}
+    taken = {*RERANKERS, *PACKAGED_RERANKERS, FUSION}
     for folder in folders:
         if folder.name in taken or not folder.name:
             raise ConfigError(
@@ -124,7 +140,7 @@ def told_apart(folders: Sequence[Path]) -> list[Path]:
     return list(folders)
 
 
-def learned_from(folders: Sequence[Path]) -> set[str]:
+def learned_from(folders: Iterable[Path]) -> set[str]:
     """Names of the data sets of which a part may have been trained on, as their trainings tell it, and the usual."""
     named = set(LEARNED_FROM)
     for folder in folders:
@@ -182,6 +198,27 @@ def _above(values: Sequence[float], others: Sequence[float], seed: int) -> dict[
     found = paired_bootstrap(values, others, seed)
     ends = {"mean": found.mean_difference, "low": found.low, "high": found.high} if found else {}
     return {end: None if value is None else round(value, 4) for end, value in ends.items()}
+
+
+def choice_of(experts: Ranks, seed: int) -> dict[str, Any]:
+    """What choosing for each question the better of several experts wins over the one that is best on average.
+
+    `chosen` is that one, `other_is_better` the share of questions for which another one ranks evidence higher, and
+    `gain` the mean that the best choice a question would add, with the ends of their intervals; {} of fewer than two.
+    """
+    if len(experts) < 2:
+        return {}
+    chosen = max(experts, key=lambda name: float(np.mean(experts[name])))
+    gains = [max(values) - own for own, *values in zip(experts[chosen], *experts.values(), strict=True)]
+    found: dict[str, Any] = {"questions": len(gains), "chosen": chosen}
+    for told, values in (("other_is_better", [float(gain > 0) for gain in gains]), ("gain", gains)):
+        interval = bootstrap_interval(values, seed)
+        found[told] = {
+            "mean": round(float(np.mean(values)), 4),
+            "low": interval and round(interval.low, 4),
+            "high": interval and round(interval.high, 4),
+        }
+    return found
 
 
 def table_of(name: str, report: dict[str, Any]) -> Table:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from corag_ray.errors import ConfigError
+from corag_ray.models.packaged_rerankers import PACKAGED_RERANKERS
 from corag_ray.types import Chunk, Evidence, Question, Score, Span
 from jobs.bench_rerankers import (
+    choice_of,
+    cross_encoders,
     figures,
     learned_from,
     questions_to_ask,
@@ -44,6 +47,23 @@ def test_two_rows_of_one_name_are_refused(tmp_path):
     for folders in ([Path("a/x"), Path("b/x")], [Path("bm25")], [Path("fusion")], [Path(".")]):
         with pytest.raises(ConfigError, match="rename the folder"):
             told_apart(folders)
+
+
+def test_the_packaged_cross_encoders_have_rows_unless_they_are_left_out():
+    own = [Path("a/x")]
+    assert cross_encoders(own, packaged=False) == {"x": Path("a/x")}
+    assert [*cross_encoders(own, packaged=True)] == [*PACKAGED_RERANKERS, "x"]
+    with pytest.raises(ConfigError, match="rename the folder"):
+        cross_encoders([Path("a/passage_facts")], packaged=False)
+
+
+def test_a_choice_between_experts_wins_where_another_than_the_best_on_average_is_better():
+    ranks = {"facts": [1.0, 0.5, 1.0, 0.0], "explanations": [0.5, 1.0, 0.5, 0.0]}
+    found = choice_of(ranks, 0)
+    assert (found["questions"], found["chosen"]) == (4, "facts")
+    assert (found["other_is_better"]["mean"], found["gain"]["mean"]) == (0.25, 0.125)
+    assert found["gain"]["low"] <= 0.125 <= found["gain"]["high"] <= 0.5
+    assert choice_of({"facts": [1.0]}, 0) == choice_of({}, 0) == {}
 
 
 def test_what_a_folders_training_tells_is_added_to_what_is_learned_from(tmp_path):
