@@ -22,6 +22,7 @@ from pydantic import (
 from corag_ray.core.beam import BeamParams
 from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyParams
 from corag_ray.core.exhaustive import ExhaustiveParams
+from corag_ray.core.guided_tree import GuidedParams
 from corag_ray.core.orders import Order
 from corag_ray.core.policy_tree import PRESETS, SearchParams
 from corag_ray.core.random_fill import RandomParams
@@ -76,9 +77,9 @@ class Retrieval(Section):
 
 
 class PlainStrategy(Section):
-    """Any strategy but CORAG's own: its defaults, with single parameters changed if wanted."""
+    """Any strategy but the paper's: its defaults, with single parameters changed if wanted."""
 
-    kind: Literal["ranked", "exhaustive", "greedy", "beam", "mmr", "coverage", "similarity_penalty", "random"]
+    kind: Literal["corag", "ranked", "exhaustive", "greedy", "beam", "mmr", "coverage", "similarity_penalty", "random"]
     changes: Mapping[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -96,6 +97,7 @@ class PlainStrategy(Section):
 
 
 DEFAULT_PARAMS: Mapping[str, Any] = {
+    "corag": GuidedParams(),
     "ranked": RankedParams(),
     "exhaustive": ExhaustiveParams(),
     "greedy": BeamParams(width=1),
@@ -108,7 +110,7 @@ DEFAULT_PARAMS: Mapping[str, Any] = {
 
 
 class PolicyTreeStrategy(Section):
-    """CORAG's tree search: a preset, with single parameters changed if wanted."""
+    """The paper's tree search: a preset, with single parameters changed if wanted."""
 
     kind: Literal["policy_tree"]
     preset: str = "report"

@@ -14,6 +14,7 @@ from corag_ray.config import WINDOW_TOKENS, Config, CrossEncoderFolder
 from corag_ray.core.beam import BeamSearch
 from corag_ray.core.exhaustive import ExhaustiveSearch
 from corag_ray.core.fill import SinglesFill
+from corag_ray.core.guided_tree import GuidedTreeSearch
 from corag_ray.core.policy_tree import PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill
 from corag_ray.core.strategy import Strategy
@@ -41,6 +42,7 @@ CROSS_ENCODER = "corag_ray.models.cross_encoder:CrossEncoder"
 """The class of `PACKAGED_RERANKERS`, and of what a configuration names under `cross_encoders`."""
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "corag": GuidedTreeSearch,
     "ranked": SinglesFill,
     "policy_tree": PolicyTreeSearch,
     "exhaustive": ExhaustiveSearch,

@@ -52,9 +52,10 @@ from jobs.budgets.contestants import NAIVE, Planned, contestants_of, plan_of
 from jobs.budgets.curves import figures
 from jobs.budgets.held_out import held_out
 from jobs.budgets.picture import draw_curves
-from jobs.budgets.row_log import Row, RowLog
+from jobs.budgets.row_log import Row
 from jobs.budgets.rows import rows_of
 from jobs.combination.drawing import OpenSet, open_sets
+from jobs.row_log import RowLog
 
 ALWAYS = ("late_interaction", COMBINATION)
 PAIRS_A_SECOND = {"late_interaction": 20_000.0, COMBINATION: 2_000.0, "query_likelihood": 4.0}
@@ -99,7 +100,7 @@ def main(
     rows: dict[str, list[Row]] = {}
     there: dict[str, int] = {}
     with locked(out):
-        log = RowLog(out / ROWS)
+        log = RowLog(out / ROWS, Row)
         for name, opened, questions in asked_sets(names, config, folders, root, seed):
             there[name] = len(questions)
             rows[name] = rows_of(opened, questions[:limit], planned, limit_slow, log)
@@ -149,15 +150,15 @@ def figures_of_sets(rows: dict[str, list[Row]], seed: int) -> dict[str, dict[str
     return {name: figures(of_set, seed) for name, of_set in {**rows, **together}.items()}
 
 
-def whole_numbers(text: str) -> list[int]:
-    """Budgets parted by commas, each once, by size.
+def whole_numbers(text: str, what: str = "budgets") -> list[int]:
+    """Budgets or the like, parted by commas, each once, by size.
 
     Raises:
         ConfigError: one is no whole number of at least 1.
     """
     parts = [part.strip() for part in text.split(",")]
     if any(not part.isdecimal() or int(part) < 1 for part in parts):
-        raise ConfigError(f"budgets are whole numbers of at least 1, parted by commas, not '{text}'.")
+        raise ConfigError(f"{what} are whole numbers of at least 1, parted by commas, not '{text}'.")
     return sorted({int(part) for part in parts})
 
 

@@ -56,7 +56,7 @@ def test_a_path_left_empty_is_said_to_be_needed(tmp_path):
 
 
 KIND = "'methods.m.strategy.kind'"
-KINDS = "beam, coverage, exhaustive, greedy, mmr, policy_tree, random, ranked, similarity_penalty."
+KINDS = "beam, corag, coverage, exhaustive, greedy, mmr, policy_tree, random, ranked, similarity_penalty."
 
 
 @pytest.mark.parametrize(

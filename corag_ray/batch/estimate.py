@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from corag_ray.config import Config, Method
 from corag_ray.core.beam import BeamParams
 from corag_ray.core.exhaustive import ExhaustiveParams, num_combinations
+from corag_ray.core.guided_tree import GuidedParams
 from corag_ray.core.policy_tree import SearchParams
 from corag_ray.names import asked_cross_encoders
 
@@ -61,6 +62,8 @@ def most_pairs(config: Config, method: Method) -> int:
             return 0
         case SearchParams(iterations=iterations):
             return iterations * candidates
+        case GuidedParams(pairs=pairs):
+            return pairs
         case ExhaustiveParams(num_candidates=first, max_chunks=max_chunks):
             return num_combinations(min(candidates, first), max_chunks, ordered=True)
         case BeamParams(width=width):

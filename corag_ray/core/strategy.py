@@ -12,12 +12,13 @@ from corag_ray.types import Combination
 
 Reading = Literal["raw", "calibrated"]
 """Which of a reranker's two values a strategy is told."""
-Stopped = Literal["all_scored", "iterations", "dead_end", "no_gain", "unfinished"]
+Stopped = Literal["all_scored", "iterations", "pairs", "dead_end", "no_gain", "unfinished"]
 """Why a search asks for nothing more.
 
 `all_scored`: whatever the strategy would have scored is. `iterations`: it has made as many expansions as it may.
-`dead_end`: to what it would go on from nothing can be added that fits and has a score. `no_gain`: the last round
-brought nothing better. `unfinished`: it would ask on; a limit of pairs or a deadline ended it.
+`pairs`: it has had as many combinations scored as it may. `dead_end`: to what it would go on from nothing can be added
+that fits and has a score. `no_gain`: the last round brought nothing better. `unfinished`: it would ask on; a limit of
+pairs from outside or a deadline ended it.
 """
 
 

@@ -19,12 +19,14 @@ class Node:
     Attributes:
         combination: the candidates chosen so far; `()` at the root.
         cost: tokens of the combination.
-        parent: the combination without its last candidate; `None` at the root.
+        parent: what it was made from: the combination without its last candidate, or, where a node stands for a set
+            (`set_tree.SetTree`), a part of it or another order of it; `None` at the root.
         score: own score; `None` at the root, before it is told, and for a closed node.
         visits: N(v). A scored node is born with 1; the root and a closed node with 0.
         reward_sum: V(v), own score included.
-        children: one a remaining candidate, in candidate order; those over the budget were never created.
-        expanded: its children have been created (there may be none).
+        children: one a remaining candidate, in candidate order, or those of a set in the order made; those over the
+            budget were never created.
+        expanded: all its children have been created (there may be none).
         closed: it could not be scored: never walked into, never chosen, and no visit counted.
     """
 
@@ -60,10 +62,11 @@ def back_up(parent: Node, backup: Backup) -> int:
     rewards = [child.score for child in parent.children if child.score is not None]
     if backup == "best_child" and rewards:
         rewards = [max(rewards)]
-    return _credit(parent, rewards)
+    return credit(parent, rewards)
 
 
-def _credit(node: Node, rewards: Sequence[float]) -> int:
+def credit(node: Node, rewards: Sequence[float]) -> int:
+    """Add rewards, and a visit for each, to a node and all its ancestors; returns how many visits were added."""
     added = 0
     ancestor: Node | None = node
     while ancestor is not None:

@@ -25,6 +25,7 @@ HIDDEN_BEST = 5
 STOPPED: Mapping[Stopped, str] = {
     "all_scored": "all that it set out to score is scored",
     "iterations": "all its expansions were made",
+    "pairs": "it has had as many combinations scored as it may",
     "dead_end": "nothing that fits and has a score can be added to what it would go on from",
     "no_gain": "its last round brought nothing better",
     "unfinished": "a limit of pairs or a deadline cut it short",

@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from corag_ray.core.guided_tree import GuidedTreeSearch
 from corag_ray.core.policy_tree import PolicyTreeSearch, SearchParams
 from corag_ray.core.strategy import Strategy
 from corag_ray.core.tree import Node, depth_first
@@ -77,15 +78,16 @@ class Steps:
 
 
 def expansions(root: Node, budget_tokens: int, params: SearchParams | None = None) -> list[Expansion]:
-    """The expanded nodes under and including `root`, parents before children.
+    """The nodes under and including `root` that are expanded or have children, parents before children.
 
     Args:
-        root: of a finished `PolicyTreeSearch`.
+        root: of a finished `PolicyTreeSearch` or `GuidedTreeSearch`.
         budget_tokens: that search's budget.
-        params: that search's parameters; the utilities are then those that its next walk would compare.
+        params: a `PolicyTreeSearch`'s parameters; the utilities are then those that its next walk would compare.
     """
     tree_visits = sum(node.visits for node in depth_first(root))
-    return [_expansion(node, budget_tokens, params, tree_visits) for node in depth_first(root) if node.expanded]
+    nodes = (node for node in depth_first(root) if node.expanded or node.children)
+    return [_expansion(node, budget_tokens, params, tree_visits) for node in nodes]
 
 
 def render_steps(steps: Steps) -> Iterator[Panel]:
@@ -149,6 +151,11 @@ def _search(steps: Steps) -> _Part:
         rule = "each time the unexpanded node of highest utility, among equals the first in candidate order"
         out += [_plain(f"{len(nodes)} nodes of the policy tree expanded, {rule}:"), _tree(nodes)]
         out += _left_out(len(nodes), "expanded nodes")
+    if isinstance(search, GuidedTreeSearch):
+        nodes = [node for node in expansions(search.root, choice.effective_budget_tokens) if node.children]
+        rule = "the first singles, a greedy path, then around the best and by highest utility"
+        out += [_plain(f"{len(nodes)} nodes of the policy tree widened, {rule}:"), _tree(nodes)]
+        out += _left_out(len(nodes), "widened nodes")
     return "search", _plain(went_in), Group(*out, *_selected(steps))
 
 

@@ -14,16 +14,17 @@ from corag_ray.config import Config
 from corag_ray.evaluation.evidence import evidence_precision, evidence_recall
 from corag_ray.types import Question
 from jobs.budgets.contestants import NAIVE, Contestant, Planned, fingerprint_of
-from jobs.budgets.row_log import Row, RowLog
+from jobs.budgets.row_log import Row
 from jobs.budgets.searching import Outcome, naive, query_of, searched
 from jobs.combination.drawing import OpenSet
+from jobs.row_log import RowLog
 
 Fingerprints = Mapping[tuple[str, int], str]
 """By a method's name and a budget."""
 
 
 def rows_of(
-    opened: OpenSet, questions: Sequence[Question], planned: Planned, limit_slow: int, log: RowLog
+    opened: OpenSet, questions: Sequence[Question], planned: Planned, limit_slow: int, log: RowLog[Row]
 ) -> list[Row]:
     """By question and in the plan's order; slow methods are asked the first `limit_slow` questions alone."""
     prints = {(one.name, budget): fingerprint_of(opened.config, opened.dataset, one, budget) for one, budget in planned}
@@ -43,7 +44,7 @@ def rows_of(
     return [row for row in found if row is not None]
 
 
-def _compute(opened: OpenSet, missing: Mapping[Question, Planned], prints: Fingerprints, log: RowLog) -> None:
+def _compute(opened: OpenSet, missing: Mapping[Question, Planned], prints: Fingerprints, log: RowLog[Row]) -> None:
     """Add rows to the log: those of a question and reranker at a time, so that a kill loses no more."""
     config, embedder = opened.config, build_embedder(opened.config)
     index = opened.index(embedder)

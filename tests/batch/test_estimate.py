@@ -56,6 +56,7 @@ def test_cross_encoders_that_are_asked_are_said_not_to_be_counted():
     [
         ({"kind": "ranked"}, 20),
         ({"kind": "policy_tree", "changes": {"iterations": 6}}, 6 * 20),
+        ({"kind": "corag", "changes": {"pairs": 33}}, 33),
         ({"kind": "greedy"}, 4 * 20),  # 100 tokens hold 4 chunks of 30, the last one in part
         ({"kind": "beam", "changes": {"width": 3}}, 20 + 3 * 3 * 20),
         ({"kind": "exhaustive", "changes": {"num_candidates": 4, "max_chunks": 2}}, 4 + 4 * 3),

@@ -13,10 +13,11 @@ from jobs.bench_budgets import ALL, figures_of_sets, seconds_a_set, table_of, wh
 from jobs.budgets import rows as job
 from jobs.budgets.contestants import NAIVE, contestants_of, plan_of
 from jobs.budgets.held_out import held_out
-from jobs.budgets.row_log import Row, RowLog
+from jobs.budgets.row_log import Row
 from jobs.budgets.rows import row_of, rows_of
 from jobs.budgets.searching import Outcome
 from jobs.document_parts import part_of_document
+from jobs.row_log import RowLog
 from jobs.train_reranker import PARTS, TEST_PART
 
 
@@ -87,14 +88,14 @@ def test_a_run_computes_what_the_log_lacks_and_slow_methods_get_the_first_few_qu
     contestants = contestants_of(Config(), ["late_interaction", "query_likelihood"], "report")
     planned = plan_of(contestants, [128], [256])
     questions = [question("d", name=str(n)) for n in range(3)]
-    rows = rows_of(OPENED, questions, planned, 1, RowLog(tmp_path / "rows.jsonl"))
+    rows = rows_of(OPENED, questions, planned, 1, RowLog(tmp_path / "rows.jsonl", Row))
     of_naive = len({64, 96, 128, 192, 256, 384, 768})
     assert len(rows) == len(searches.made) == 3 * (of_naive + 3) + 3
     assert {made[0] for made in searches.made if made[1].startswith("query_likelihood")} == {"0"}
     assert [one.question_id for one in rows] == ["0"] * (of_naive + 6) + ["1"] * (of_naive + 3) + ["2"] * (of_naive + 3)
 
     searches.made.clear()
-    log = RowLog(tmp_path / "rows.jsonl")
+    log = RowLog(tmp_path / "rows.jsonl", Row)
     assert rows_of(OPENED, questions, planned, 1, log) == rows
     assert searches.made == []
     assert len(rows_of(OPENED, questions[:2], plan_of(contestants[:4], [128, 512], [256]), 1, log)) == 2 * (8 + 6)
@@ -115,10 +116,10 @@ def test_a_killed_run_keeps_every_reranker_that_was_done(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "searched", killed)
     questions = [question("d", name=str(n)) for n in range(2)]
     with pytest.raises(KeyboardInterrupt):
-        rows_of(OPENED, questions, planned, 1, RowLog(tmp_path / "rows.jsonl"))
+        rows_of(OPENED, questions, planned, 1, RowLog(tmp_path / "rows.jsonl", Row))
     monkeypatch.setattr(job, "searched", sound)
     searches.made.clear()
-    rows_of(OPENED, questions, planned, 1, RowLog(tmp_path / "rows.jsonl"))
+    rows_of(OPENED, questions, planned, 1, RowLog(tmp_path / "rows.jsonl", Row))
     assert searches.made == [("1", f"bm25{way}", 128) for way in ("", "_greedy", "_ranked")]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from corag_ray.core.drive import drive_async, drive_lockstep
 from corag_ray.core.fill import SinglesFill
+from corag_ray.core.guided_tree import GuidedParams, GuidedTreeSearch
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.ranked import RankedParams
 from corag_ray.core.strategy import Candidates
@@ -39,6 +40,8 @@ def make(recipe):
     candidates = Candidates(tuple(costs), (0.0,) * len(costs), zeros, zeros)
     if preset == "ranked":
         return SinglesFill(candidates, budget, RankedParams())
+    if preset == "corag":
+        return GuidedTreeSearch(candidates, budget, GuidedParams(singles=2, width=2))
     return PolicyTreeSearch(candidates, budget, PRESETS[preset])
 
 
@@ -49,13 +52,15 @@ def score_of(recipe, combination):
 
 
 def outcome(search):
-    nodes = depth_first(search.root) if isinstance(search, PolicyTreeSearch) else []
+    nodes = depth_first(search.root) if hasattr(search, "root") else []
     return search.best(), [(node.combination, node.visits, node.reward_sum) for node in nodes]
 
 
 recipes = st.lists(
     st.tuples(
-        st.sampled_from([*PRESETS, "ranked"]), st.lists(st.integers(1, 5), max_size=5).map(tuple), st.integers(0, 12)
+        st.sampled_from([*PRESETS, "corag", "ranked"]),
+        st.lists(st.integers(1, 5), max_size=5).map(tuple),
+        st.integers(0, 12),
     ),
     max_size=6,
 )

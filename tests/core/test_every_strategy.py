@@ -10,6 +10,7 @@ from corag_ray.core.diverse import CoverageParams, MmrParams, SimilarityPenaltyP
 from corag_ray.core.drive import drive_lockstep
 from corag_ray.core.exhaustive import ExhaustiveParams, ExhaustiveSearch
 from corag_ray.core.fill import SinglesFill
+from corag_ray.core.guided_tree import GuidedParams, GuidedTreeSearch
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.random_fill import RandomFill, RandomParams
 from corag_ray.core.ranked import RankedParams
@@ -17,6 +18,8 @@ from corag_ray.core.trace import trace
 from corag_ray.types import Score
 
 STRATEGIES = {
+    "corag": (GuidedTreeSearch, GuidedParams()),
+    "corag, narrow": (GuidedTreeSearch, GuidedParams(pairs=40, singles=2, width=2, worth_weight=1.0)),
     "ranked": (SinglesFill, RankedParams()),
     "ranked, stopping": (SinglesFill, RankedParams(on_misfit="stop")),
     "seed": (PolicyTreeSearch, PRESETS["seed"]),
@@ -30,7 +33,7 @@ STRATEGIES = {
     "similarity penalty": (SinglesFill, SimilarityPenaltyParams()),
     "random": (RandomFill, RandomParams()),
 }
-CASES = 840  # of each of the twelve: 10,080
+CASES = 720  # of each of the fourteen: 10,080
 
 
 def case(seed):

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from corag_ray.core.fill import SinglesFill
+from corag_ray.core.guided_tree import GuidedParams, GuidedTreeSearch
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
 from corag_ray.core.ranked import RankedParams
 from corag_ray.core.strategy import Candidates
@@ -169,6 +170,19 @@ def test_a_method_without_search_vector_or_answer_says_so():
     assert "none: generation is switched off" in texts[5]
     gold = Choice("gold", selection=[Chunk(77, "plants/9", 0, 0, 3, "gold", 4)], context_tokens=4)
     assert "1 – 4 plants/9 gold" in without(gold)[4]
+
+
+def test_the_guided_tree_shows_its_widened_nodes():
+    # Singles .9, .76, .8; then 0+1 (.5) and 0+2 (.4), in vain; around 0 alone there is no move, and 1+2 costs 9.
+    params = GuidedParams(cost_weight=0.0, worth_weight=0.0)
+    seen = Candidates((2, 3, 6), (0.9, 0.7, 0.2), (0, 1, 2), (0, 0, 0), order_matters=False)
+    search = GuidedTreeSearch(seen, 8, params)
+    while asked := search.ask(99):
+        search.tell({combination: SCORES[combination] for combination in asked})
+    text = words(printed(steps(search=search, params=params))[4])
+    assert "2 nodes of the policy tree widened, the first singles, a greedy path," in text
+    assert "(empty) 0 2 0.700 – – 3 1 (0.900)" in text
+    assert "1 2 2 0.700 0.900 – 2 1 + 2 (0.500)" in text
 
 
 def test_a_strategy_without_a_tree_shows_its_selection_alone():

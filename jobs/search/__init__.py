@@ -1,0 +1,1 @@
+"""Parts of `jobs.bench_search`."""
