@@ -1,13 +1,17 @@
-# Two commands: `make demo` runs the main job with real models, `make test` passes the tests. Each makes what it needs.
+# `make demo` runs the main job with real models, `make serve` serves, `make test` passes the tests. Each makes what it
+# needs.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PINS := pyproject.toml constraints/cpu.txt constraints/models.txt
 
-.PHONY: demo test lint constraints clean
+.PHONY: demo serve test lint constraints clean
 
 demo: $(VENV)/.local.stamp  ## index the sample corpus, answer its 120 questions with every method, write a report
 	$(BIN)/corag bench
+
+serve: $(VENV)/.local.stamp  ## the service on http://127.0.0.1:8000, over the sample corpus
+	$(BIN)/serve run serve_config.yaml
 
 test: $(VENV)/.dev.stamp lint  ## everything that must hold
 	$(BIN)/python -m pytest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from corag_ray.models.byte_tokenizer import ByteTokenizer
 from corag_ray.models.checkpoint_config import weights_hash
 from corag_ray.models.chunk_tokenizer import ChunkTokenizer
 from corag_ray.models.pair_inputs import Pooling
-from corag_ray.models.protocols import Embedder, Generator, PromptTokenizer, Reranker, TokenIds
+from corag_ray.models.protocols import Embedder, PromptTokenizer, Reranker, StreamingGenerator, TokenIds
 from corag_ray.names import (
     EMBEDDERS,
     GENERATORS,
@@ -36,6 +37,9 @@ from corag_ray.names import (
 from corag_ray.prompts import PROMPTS
 from corag_ray.settling import compute, params_of
 
+SCORED_FROM_PREPARED = frozenset({"late_interaction", "combination"})
+"""Rerankers whose scores cost so little that a search computes them itself, from what another process has prepared."""
+
 
 def build_embedder(config: Config) -> Embedder:
     """The embedder, loaded."""
@@ -43,6 +47,12 @@ def build_embedder(config: Config) -> Embedder:
     from corag_ray.models.embedder import MeanPooledEmbedder
 
     return MeanPooledEmbedder(look_up("embedder", config.embedder, EMBEDDERS).folder(), compute(config))
+
+
+def embedding_dim(config: Config) -> int:
+    """Width of the embedder's vectors, told by its checkpoint without loading it."""
+    folder = look_up("embedder", config.embedder, EMBEDDERS).folder()
+    return int(json.loads((folder / "config.json").read_text("utf-8"))["hidden_size"])
 
 
 def build_tokenizer(config: Config) -> PromptTokenizer:
@@ -58,7 +68,7 @@ def build_tokenizer(config: Config) -> PromptTokenizer:
     return ChatTokenizer(look_up("generator", name, GENERATORS).folder(), name)
 
 
-def build_generator(config: Config) -> Generator:
+def build_generator(config: Config) -> StreamingGenerator:
     """The generator, loaded, or the client of the server that is asked instead."""
     name, server = config.generation.model, config.generation.server
     if server is not None:
@@ -166,8 +176,8 @@ def chunk_tokenizers(config: Config) -> dict[str, ChunkTokenizer]:
     return {form.key: form for tokenizer in loaded for form in (tokenizer, tokenizer.behind_a_blank())}
 
 
-def build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex) -> Reranker[Any]:
-    """A reranker, loaded, with what its class takes, over the chunks of `index`.
+def build_reranker(config: Config, name: str, embedder: Embedder, index: OpenIndex | None) -> Reranker[Any]:
+    """A reranker, loaded, with what its class takes; without an index, one of `SCORED_FROM_PREPARED` alone.
 
     Raises:
         ConfigError: the configuration has none of this name.
@@ -176,17 +186,18 @@ def build_reranker(config: Config, name: str, embedder: Embedder, index: OpenInd
         return build_cross_encoder(config, name, index)
     made: Reranker[Any]
     make = functools.partial(reranker_class(config, name), calibration=calibration_of(config, name))
+    stored = None if index is None else index.token_vectors
     match name:
         case "late_interaction":
-            made = make(embedder, index.token_vectors)
-        case "pooled_embedding":
+            made = make(embedder, stored)
+        case "pooled_embedding" if index is not None:
             made = make(embedder, index.dense.vectors)
-        case "bm25":
+        case "bm25" if index is not None:
             made = make(index.lexical, index.store.total_cost / len(index.store))
         case "query_likelihood":
             made = make(look_up("generator", config.generation.model, GENERATORS).folder(), compute(config))
         case "combination":
-            made = make(embedder, index.token_vectors, combination_head(config), compute(config))
+            made = make(embedder, stored, combination_head(config), compute(config))
     return made
 
 

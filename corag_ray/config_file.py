@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -19,6 +19,8 @@ from corag_ray.errors import ConfigError, CoragError
 from corag_ray.indexing.chunking import Chunking
 from corag_ray.indexing.token_vectors import TokenVectorFormat
 from corag_ray.problems import beginning, value_problem, wrong_choice
+
+_Schema = TypeVar("_Schema", bound=BaseModel)
 
 LARGEST_INTEGER = 2**63 - 1
 """Larger ones are refused in YAML: no setting means them, and Python does not write out those of 4,300 digits."""
@@ -80,24 +82,39 @@ def load_config(path: Path | None, changes: Mapping[str, Any] | None = None) -> 
     where = str(path or "the command line")
     if not isinstance(values, dict):
         raise ConfigError(f"{where} must hold a mapping, not {type(values).__name__}.")
+    return checked(Config, values | {k: v for k, v in (changes or {}).items() if v is not None}, where)
+
+
+def checked(schema: type[_Schema], values: Mapping[str, Any], where: str) -> _Schema:
+    """Values as a section of a schema; `where` they come from begins the sentence that refuses them.
+
+    Raises:
+        ConfigError: an unknown key or a bad value; the message names the place.
+    """
     try:
-        return Config.model_validate(values | {k: v for k, v in (changes or {}).items() if v is not None})
+        return schema.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {_first_problem(error)}") from error
+        raise ConfigError(f"{where}: {_first_problem(error, schema)}") from error
     except CoragError as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _known_keys() -> set[str]:
-    """Every key of the schema, at any level."""
-    sections: list[type[BaseModel]] = [Config, *Section.__subclasses__()]
+def _known_keys(schema: type[BaseModel]) -> set[str]:
+    """Every key of the schema, at any level: its sections are defined beside it."""
+    sections = [section for section in _below(Section) if section.__module__ == schema.__module__]
     embedded = [SearchParams, Chunking, TokenVectorFormat, *(type(params) for params in DEFAULT_PARAMS.values())]
     return {key for section in sections for key in section.model_fields} | {
         field.name for section in embedded for field in dataclasses.fields(section)
     }
 
 
-def _first_problem(error: ValidationError) -> str:
+def _below(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for kind in section.__subclasses__():
+        yield kind
+        yield from _below(kind)
+
+
+def _first_problem(error: ValidationError, schema: type[BaseModel]) -> str:
     """The first problem as one sentence: where it is, what came, and the nearest known key."""
     first = error.errors()[0]
     parts = [str(part) for part in first["loc"]]
@@ -110,9 +127,9 @@ def _first_problem(error: ValidationError) -> str:
         return f"'{place}.kind': {wrong_choice('strategy', first['ctx']['tag'], first['ctx']['expected_tags'])}"
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         typed = str(first["loc"][-1])
-        if len(parts) > 1 and typed in Config.model_fields:
+        if len(parts) > 1 and typed in schema.model_fields:
             return f"unknown key '{place}'; `{typed}` belongs at the top level."
-        here = [key for key in Config.model_fields if len(parts) == 1 and key.startswith(typed)]
-        close = here or difflib.get_close_matches(typed, _known_keys() - {typed}, n=1)
+        here = [key for key in schema.model_fields if len(parts) == 1 and key.startswith(typed)]
+        close = here or difflib.get_close_matches(typed, _known_keys(schema) - {typed}, n=1)
         return f"unknown key '{place}'; " + (f"did you mean '{close[0]}'?" if close else "remove it.")
     return value_problem(place, first)

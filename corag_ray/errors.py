@@ -34,6 +34,18 @@ class RowError(CoragError):
     """One question cannot be answered; it is recorded in its row and counted, and the run goes on."""
 
 
+class OverloadedError(CoragError):
+    """More is waiting than the service lets wait; the same request may succeed a little later."""
+
+
+class DeadlineError(CoragError):
+    """A request's time is up, and nothing of it is there to answer with."""
+
+
+class UnavailableError(CoragError):
+    """A part of the service is out of reach: dead, not up yet, or too slow for the request's time."""
+
+
 def unknown_name(what: str, name: str, known: Iterable[str]) -> ConfigError:
     """An error for a name that is not in a table, with the nearest known name.
 

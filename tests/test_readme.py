@@ -30,10 +30,10 @@ def blocks(language: str) -> list[str]:
 COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
 
 
-def test_there_are_two_commands_and_make_knows_them():
+def test_there_are_two_commands_and_one_that_serves_and_make_knows_them():
     made = [shlex.split(line, comments=True) for line in COMMANDS if line.startswith("make ")]
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    assert [words[1] for words in made] == ["demo", "test"]
+    assert [words[1] for words in made] == ["demo", "test", "serve"]
     assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for _, target in made)
 
 

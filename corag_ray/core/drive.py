@@ -63,14 +63,26 @@ def drive_lockstep(
             pairs[number] = len(active[number])
 
 
+class OutOfTime(Exception):
+    """Raised by a `score` of `drive_async` whose time is up: the search ends with what it was told."""
+
+
 async def drive_async(search: Strategy, score: ScoreAsk, *, ask_limit: int = 512, pair_limit: int | None = None) -> int:
-    """Run one search to its end and return its pairs; `drive_lockstep` says what the arguments mean."""
+    """Run one search to its end, or until `score` is out of time, and return its pairs: those that were told.
+
+    `drive_lockstep` says what the arguments mean.
+    """
     seen: set[Combination] = set()
+    told = 0
     while asked := _ask(search, seen, ask_limit, pair_limit):
-        scores = await score(asked)
+        try:
+            scores = await score(asked)
+        except OutOfTime:
+            break
         _check_length(len(asked), scores)
         _tell(search, asked, scores)
-    return len(seen)
+        told = len(seen)
+    return told
 
 
 def _ask(search: Strategy, seen: set[Combination], ask_limit: int, pair_limit: int | None) -> list[Combination]:

@@ -47,7 +47,7 @@ class BM25Combination:
         self._mean_length = mean_length
         self._calibrated = calibration.calibrated if calibration else cut_to_unit
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedTerms:
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> PreparedTerms:
         """Count the query's terms in each candidate; a term counts as often as the query says it."""
         asked = Counter(terms(query))
         counted = [Counter(terms(chunk.text)) for chunk in candidates]

@@ -56,10 +56,10 @@ class CombinationReranker:
         self._batch_positions = 1 if compute.deterministic else BATCH_POSITIONS
         self._calibrated = calibration.calibrated if calibration else sigmoid
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedRows:
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> PreparedRows:
         """The head's rows: 162 bytes for each candidate and token of the query."""
         _, [query_pieces] = self._embedder.embed_with_tokens([query])
-        if self._stored is not None:
+        if self._stored is not None and rows is not None:
             chunks = self._stored(rows)
         else:
             _, chunks = self._embedder.embed_with_tokens([chunk.text for chunk in candidates])

@@ -102,13 +102,16 @@ class CrossEncoder:
         """The share of all positions computed so far that held no token, in 0..1."""
         return self._logits.padding.share
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPair:
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> PreparedPair:
         """Token ids, once a query; a query keeps the half of the window that it may fill, for every combination."""
         [ids] = self._inputs.ids([query])
         longest = self._inputs.longest_query
         if len(ids) > longest:
             _log.warning("'%s': a question of %d tokens is cut to %d, half the window", self.name, len(ids), longest)
-        found = self._stored(rows) if self._stored else self._inputs.chunk_ids([chunk.text for chunk in candidates])
+        if self._stored is None or rows is None:
+            found = self._inputs.chunk_ids([chunk.text for chunk in candidates])
+        else:
+            found = self._stored(rows)
         return PreparedPair(ids[:longest], tuple(found), len(ids))
 
     def score(self, pairs: Sequence[tuple[PreparedPair, Combination]]) -> list[Score]:

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer
-from transformers import Cache, PreTrainedTokenizerFast, StaticLayer
+from transformers import PreTrainedTokenizerFast
 
 from corag_ray.errors import ConfigError
 from corag_ray.models.causal_model import load_causal_model
+from corag_ray.models.decoding import GreedyDecoding
 from corag_ray.models.prefix_forward import Reading, read
 from corag_ray.models.torch_setup import Compute
 from corag_ray.types import Generation
@@ -25,6 +25,8 @@ DECODE_TOKENS = 32768
 DECODE_PROMPTS = 48
 HIDDEN = "\ue000"
 """Stands for each character of a special token's name in a prompt while the template is laid around it."""
+INCOMPLETE = "\ufffd"
+"""What decoding shows for the first bytes of a character whose others are not there yet."""
 
 
 class ChatTokenizer:
@@ -123,32 +125,36 @@ class TransformersGenerator:
             answers += [self._finish(len(ids), new[i]) for i, ids in enumerate(portion)]
         return answers
 
+    def stream(self, prompt: str, max_new_tokens: int) -> Iterator[str | Generation]:
+        """See `StreamingGenerator`; what a character's first bytes alone would show is held back."""
+        [ids] = self._tokenizer.encode_prompts([prompt])
+        decoding = GreedyDecoding(self._model, read(self._model, [ids], keep=True), [0], max_new_tokens)
+        new: list[int] = []
+        shown = ""
+        while len(new) < max_new_tokens and self._end not in new:
+            new += decoding.step()
+            text = self._finish(len(ids), new).text
+            piece = "" if text.endswith(INCOMPLETE) else text[len(shown) :]
+            shown += piece
+            yield piece
+        answer = self._finish(len(ids), new)
+        if rest := answer.text[len(shown) :]:
+            yield rest
+        yield answer
+
     def _decode(self, reading: Reading, members: Sequence[int], max_new_tokens: int) -> list[list[int]]:
         """The most likely tokens, one after another, until all members have ended."""
-        past, mask = reading.past(members)
-        read_tokens = mask.shape[1]
-        cache = Cache(layers=[StaticLayer(read_tokens + max_new_tokens) for _ in past])
-        with torch.inference_mode():
-            for layer, (keys, values) in enumerate(past):
-                cache.update(keys, values, layer)
-            del past
-            positions = mask.sum(dim=1)
-            mask = torch.nn.functional.pad(mask, (0, max_new_tokens), value=1)
-            states = torch.stack([reading.tail(i, 1)[0] for i in members])
-            new: list[torch.Tensor] = []
-            ended = torch.zeros(len(members), dtype=torch.bool)
-            while True:
-                new.append(self._model.get_output_embeddings()(states).argmax(dim=-1))
-                ended |= new[-1] == self._end
-                if len(new) == max_new_tokens or bool(ended.all()):
-                    return torch.stack(new, dim=1).tolist()
-                output = self._model.base_model(
-                    input_ids=new[-1][:, None],
-                    attention_mask=mask,
-                    position_ids=(positions + len(new) - 1)[:, None],
-                    past_key_values=cache,
-                )
-                states = output.last_hidden_state[:, -1]
+        decoding = GreedyDecoding(self._model, reading, members, max_new_tokens)
+        new: list[list[int]] = [[] for _ in members]
+        ended: set[int] = set()
+        for _ in range(max_new_tokens):
+            for row, token in enumerate(decoding.step()):
+                new[row].append(token)
+                if token == self._end:
+                    ended.add(row)
+            if len(ended) == len(members):
+                break
+        return new
 
     def _finish(self, prompt_tokens: int, new_ids: list[int]) -> Generation:
         stopped = self._end in new_ids

@@ -34,12 +34,12 @@ class LateInteraction:
         self._stored = stored
         self._calibrated = calibration.calibrated if calibration else cut_to_unit
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> FloatArray:
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> FloatArray:
         """The maxima, [candidates, query pieces], float32."""
         _, [query_vectors] = self._embedder.embed_with_tokens([query])
         if len(query_vectors) == 0:  # control characters alone: matches nothing
             return np.full((len(candidates), 1), -1.0, dtype=np.float32)
-        if self._stored is not None:
+        if self._stored is not None and rows is not None:
             chunks = self._stored(rows)
         else:
             _, chunks = self._embedder.embed_with_tokens([chunk.text for chunk in candidates])

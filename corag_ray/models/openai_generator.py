@@ -102,16 +102,19 @@ class OpenAIGenerator:
         with ThreadPoolExecutor(self._settings.concurrency) as pool:
             return list(pool.map(lambda prompt: self._one(prompt, max_new_tokens), prompts))
 
-    def stream(self, prompt: str, max_new_tokens: int) -> Iterator[str]:
-        """The answer in pieces as the server sends them; one try alone.
+    def stream(self, prompt: str, max_new_tokens: int) -> Iterator[str | Generation]:
+        """See `StreamingGenerator`: the pieces as the server sends them; one try alone.
 
         Raises:
             RowError: the prompt was refused, the server is busy or out of reach, or the stream broke.
             ConfigError: the server refuses the key, or knows no such model or address.
         """
         _check_sendable(prompt)
-        body = self._body(prompt, max_new_tokens) | {"stream": True}
+        body = self._body(prompt, max_new_tokens) | {"stream": True, "stream_options": {"include_usage": True}}
         deadline = time.monotonic() + self._settings.total_s
+        pieces: list[str] = []
+        counts: tuple[int, int] | None = None
+        finish = "stop"
         try:
             with self._request(body, deadline) as response:
                 if response.status_code != 200:
@@ -121,10 +124,12 @@ class OpenAIGenerator:
                     if not line.startswith(b"data:") or not data:
                         continue
                     if data == b"[DONE]":
+                        yield self._whole_answer(prompt, "".join(pieces).strip(), counts, finish)
                         return
-                    piece = _delta(data, self._key)
-                    if piece:
-                        yield piece
+                    piece, ended, usage = _event(data, self._key)
+                    finish, counts = ended or finish, usage or counts
+                    pieces.append(piece)
+                    yield piece
         except httpx.HTTPError as error:
             raise RowError(f"the stream from {self._settings.base_url} broke: {_what(error)}.") from error
         raise RowError(f"the stream from {self._settings.base_url} ended before it was done.")
@@ -163,7 +168,9 @@ class OpenAIGenerator:
 
     def _counted(self, prompt: str, content: bytes) -> Generation:
         """The answer with the server's token counts, or the tokenizer's where the server sends none."""
-        text, counts, finish = _completion(content, self._key)
+        return self._whole_answer(prompt, *_completion(content, self._key))
+
+    def _whole_answer(self, prompt: str, text: str, counts: tuple[int, int] | None, finish: str) -> Generation:
         if self._tokenizer is None:
             if counts is None:
                 raise RowError("the server's response counts no tokens: use a server that sends `usage`.")
@@ -244,9 +251,14 @@ def _completion(content: bytes, key: str) -> tuple[str, tuple[int, int] | None, 
             raise TypeError("content is no text, or usage no object")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RowError(f"the server's response is no chat completion: {_beginning(content, key)}.") from error
+    return _whole(text).strip(), _counts(usage), _finish(ended) or "stop"
+
+
+def _finish(ended: object) -> str:
+    """Why an answer ended, in the two words that we have; empty while it has not."""
     if ended == "content_filter":
         raise RowError("the server's content filter withheld the answer: ask otherwise.")
-    return _whole(text).strip(), _counts(usage), "length" if ended == "length" else "stop"
+    return "" if ended is None else "length" if ended == "length" else "stop"
 
 
 def _counts(usage: Mapping[str, object]) -> tuple[int, int] | None:
@@ -264,11 +276,15 @@ def _whole(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _delta(data: bytes, key: str) -> str:
-    """The piece of text that an event of a stream holds; empty where it holds none."""
+def _event(data: bytes, key: str) -> tuple[str, str, tuple[int, int] | None]:
+    """Of an event of a stream: its piece of text, why the answer ended, and the counts; each may be missing."""
     try:
-        choices = json.loads(data)["choices"]
-        return _whole(str(choices[0]["delta"].get("content") or "")) if choices else ""
+        event = json.loads(data)
+        choices, usage = event["choices"], event.get("usage") or {}
+        if not choices:
+            return "", "", _counts(usage)
+        piece = _whole(str(choices[0]["delta"].get("content") or ""))
+        return piece, _finish(choices[0].get("finish_reason")), _counts(usage)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RowError(f"the stream holds what is no part of a chat completion: {_beginning(data, key)}.") from error
 

@@ -46,10 +46,13 @@ class PooledEmbedding:
         self._vectors = vectors
         self._calibrated = calibration.calibrated if calibration else cut_to_unit
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedPool:
-        """The query is embedded; the candidates' vectors are those of the index."""
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> PreparedPool:
+        """The query is embedded; the vectors of candidates of the store are those of the index."""
         asked = self._embedder.embed([query])
-        vectors = self._vectors(rows) if rows else np.zeros((0, asked.shape[1]), dtype=np.float32)
+        if rows is None:
+            vectors = self._embedder.embed([chunk.text for chunk in candidates])
+        else:
+            vectors = self._vectors(rows) if rows else np.zeros((0, asked.shape[1]), dtype=np.float32)
         weights = np.array([chunk.cost for chunk in candidates], dtype=np.float32)
         return PreparedPool(weights, cosines(vectors, asked)[:, 0], cosines(vectors, vectors))
 

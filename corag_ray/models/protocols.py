@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -62,8 +62,12 @@ class Reranker(Protocol, Generic[Prepared]):
     monotone: bool
     memoised: bool
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> Prepared:
-        """What is computed once a query: small and picklable. `rows` are the candidates' rows in the chunk store."""
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> Prepared:
+        """What is computed once a query: small and picklable.
+
+        `rows` are the candidates' rows in the chunk store; None where they are not of the store, and what an index
+        keeps of chunks is then computed from their texts.
+        """
         ...
 
     def score(self, pairs: Sequence[tuple[Prepared, Combination]]) -> list[Score]:
@@ -129,5 +133,20 @@ class Generator(Protocol):
         """Greedy answers, one a prompt, in order; an error where one prompt alone cannot be answered.
 
         The caller keeps prompt plus `max_new_tokens` within the window.
+        """
+        ...
+
+
+class StreamingGenerator(Generator, Protocol):
+    """One that can also tell an answer while it writes it."""
+
+    def stream(self, prompt: str, max_new_tokens: int) -> Iterator[str | Generation]:
+        """The greedy answer in pieces, some of them empty, and last of all the whole of it, outer blanks taken off.
+
+        Work is done only while the next piece is asked for: who asks for no more, or closes the iterator, has it
+        stopped.
+
+        Raises:
+            RowError: this prompt cannot be answered.
         """
         ...

@@ -61,7 +61,7 @@ class QueryLikelihood:
         self.tokens_asked = self.tokens_computed = 0
         """Tokens of all combinations scored so far, and how many of them went through the model."""
 
-    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int]) -> PreparedLikelihood:
+    def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> PreparedLikelihood:
         """Tokenise the question and the candidates; a blank question has one token, the blank."""
         return PreparedLikelihood(tuple(self._ids(f"\n{chunk.text}") for chunk in candidates), self._ids(f" {query}"))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag_ray.core.drive import drive_async, drive_lockstep
+from corag_ray.core.drive import OutOfTime, drive_async, drive_lockstep
 from corag_ray.core.fill import SinglesFill
 from corag_ray.core.guided_tree import GuidedParams, GuidedTreeSearch
 from corag_ray.core.policy_tree import PRESETS, PolicyTreeSearch
@@ -144,3 +144,16 @@ def test_limits_below_one_are_refused_and_no_search_is_no_work():
         with pytest.raises(ConfigError, match="ask_limit must be at least 1, not 0"):
             asyncio.run(drive_async(make(("seed", (1,), 1)), None, **limits))
     assert drive_lockstep([], lambda _: [], in_flight=1) == []
+
+
+def test_out_of_time_an_asynchronous_search_ends_with_what_it_was_told():
+    search = Scripted([(0,), (1,)], [(0, 1)], [(1, 0)])
+    rounds = iter([[0.5, 0.25], [0.75]])
+
+    async def score(asked):
+        if (scores := next(rounds, None)) is None:
+            raise OutOfTime
+        return scores
+
+    assert asyncio.run(drive_async(search, score)) == 3
+    assert search.told == [{(0,): 0.5, (1,): 0.25}, {(0, 1): 0.75}]

@@ -71,6 +71,25 @@ def test_alone_and_in_a_batch_answers_are_equal(generator, together):
     assert [generator.generate([prompt], NEW_TOKENS)[0] for prompt in PROMPTS] == together
 
 
+def test_a_stream_gives_a_piece_a_token_and_ends_with_the_same_answer(generator, together):
+    for prompt, expected in zip(PROMPTS, together, strict=True):
+        *pieces, answer = generator.stream(prompt, NEW_TOKENS)
+        assert answer == expected
+        assert "".join(pieces) == expected.text
+        steps = expected.new_tokens + (expected.finish_reason == "stop")  # the token that ends it is a step too
+        assert steps <= len(pieces) <= steps + 1  # and one piece more where the last token held text back
+
+
+def test_a_stream_never_shows_a_part_of_a_character(generator, monkeypatch):
+    # Byte by byte: "é" is two tokens, and the first alone decodes to the replacement character.
+    ids = generator._tokenizer._plain.encode("caf\u00e9 \U0001f375!", add_special_tokens=False).ids
+    script = iter(ids)
+    monkeypatch.setattr("corag_ray.models.generator.GreedyDecoding.step", lambda self: [next(script)])
+    *pieces, answer = generator.stream("Say it.", len(ids))
+    assert "\ufffd" not in "".join(pieces)
+    assert "".join(pieces) == answer.text == "caf\u00e9 \U0001f375!"
+
+
 def test_an_answer_cut_at_its_very_end_is_length_with_the_same_text(generator, together):
     capital = together[1]
     [cut] = generator.generate(PROMPTS[1:2], capital.new_tokens)

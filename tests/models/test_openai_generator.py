@@ -294,15 +294,36 @@ def test_a_response_without_end_is_cut_off(monkeypatch):
     assert "longer than 1,000 bytes" in str(error)
 
 
-def stream_of(*pieces, end="data: [DONE]\n\n"):
-    lines = [f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n" for piece in pieces]
+USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+
+
+def stream_of(*pieces, end="data: [DONE]\n\n", last=()):
+    events = [{"choices": [{"delta": {"content": piece}}]} for piece in pieces]
+    lines = [f"data: {json.dumps(event)}\n\n" for event in [*events, *last]]
     return "".join([": a comment\n\n", *lines]) + end
 
 
-def test_a_stream_comes_in_pieces():
-    with serving(lambda body, number: (200, {}, stream_of("Par", None, "is"), 0.0)) as (url, requests):
-        assert list(client(url).stream("p", 5)) == ["Par", "is"]
+def test_a_stream_comes_in_pieces_and_ends_with_the_whole_answer_as_the_server_counts_it():
+    ended = {"choices": [{"delta": {}, "finish_reason": "length"}]}
+    text = stream_of(" Par", None, "is ", last=[ended, USAGE])
+    with serving(lambda body, number: (200, {}, text, 0.0)) as (url, requests):
+        assert list(client(url).stream("p", 5)) == [" Par", "", "is ", "", "", Generation("Paris", 7, 2, "length")]
     assert requests[0]["body"]["stream"] is True
+    assert requests[0]["body"]["stream_options"] == {"include_usage": True}
+
+
+def test_what_a_stream_does_not_count_the_tokenizer_counts():
+    class Words:
+        def count(self, texts):
+            return [len(text.split()) for text in texts]
+
+        def count_prompts(self, prompts):
+            return [len(prompt.split()) + 3 for prompt in prompts]
+
+    with serving(lambda body, number: (200, {}, stream_of("so ", "it is"), 0.0)) as (url, _):
+        settings = ServerSettings(url, "some-model", timeout_s=5.0)
+        *_, answer = OpenAIGenerator(settings, Words()).stream("a b", 5)
+    assert answer == Generation("so it is", 5, 3, "stop")
 
 
 def test_a_stream_that_breaks_or_is_refused_says_so():
