@@ -1,4 +1,4 @@
-"""The front door: `corag ask | index | bench | models`. Parses, calls and prints; decides nothing."""
+"""The front door: `corag ask | index | bench | models | check`. Parses, calls and prints; decides nothing."""
 
 from __future__ import annotations
 
@@ -276,6 +276,25 @@ def models() -> None:
         size, code = f"{row.parameters_millions} M", "yes" if row.remote_code else "no"
         paper.add_row(name, size, f"{row.window_tokens:,}", row.licence, code)
     Console().print(table, "The paper's rerankers, each in a folder under `cross_encoders`; windows in tokens:", paper)
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(help="YAML files: Serve configs, cluster files, or one beside the other.")
+    ],
+) -> None:
+    """Find what Ray Serve and its cluster launcher would accept in silence; exit status 1 where there are errors."""
+    from corag_ray.checks.check import check_files
+
+    findings = check_files(files)
+    for finding in findings:
+        print(finding)
+    errors = sum(finding.is_error for finding in findings)
+    counts = f"{_counted(errors, 'error')}, {_counted(len(findings) - errors, 'warning')}"
+    screen.print(f"{counts} in {_counted(len(files), 'file')}.", markup=False)
+    if errors:
+        raise typer.Exit(1)
 
 
 @contextmanager

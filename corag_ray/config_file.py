@@ -33,14 +33,7 @@ class _Loader(yaml.SafeLoader):
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         """The scalar as it is written; a number must be decimal (or show its base, as 0x does) and fit 64 bits."""
         node = super().compose_scalar_node(anchor)
-        kind, shown = node.tag.removeprefix("tag:yaml.org,2002:"), f"'{beginning(node.value)}'"
-        problem = ""
-        if kind in ("int", "float") and _TO_ANOTHER_BASE.fullmatch(node.value):
-            base = 60 if ":" in node.value else 8
-            problem = f"YAML reads {shown} to the base {base}: write a number in decimal, and a text in quotes"
-        elif kind == "int" and _beyond_64_bits(node.value):
-            problem = f"an integer must lie within 2**63 - 1 of 0, and {shown} does not"
-        if problem:
+        if problem := scalar_problem(node):
             raise ComposerError(problem=problem, problem_mark=node.start_mark)
         return node
 
@@ -55,6 +48,17 @@ class _Loader(yaml.SafeLoader):
                     raise ComposerError(problem=problem, problem_mark=key.start_mark)
                 seen.add((key.tag, key.value))
         return node
+
+
+def scalar_problem(node: yaml.ScalarNode) -> str | None:
+    """What is wrong with a scalar that YAML 1.1 would read as another number than it seems; None where nothing is."""
+    kind, shown = node.tag.removeprefix("tag:yaml.org,2002:"), f"'{beginning(node.value)}'"
+    if kind in ("int", "float") and _TO_ANOTHER_BASE.fullmatch(node.value):
+        base = 60 if ":" in node.value else 8
+        return f"YAML reads {shown} to the base {base}: write a number in decimal, and a text in quotes"
+    if kind == "int" and _beyond_64_bits(node.value):
+        return f"an integer must lie within 2**63 - 1 of 0, and {shown} does not"
+    return None
 
 
 def _beyond_64_bits(written: str) -> bool:

@@ -25,15 +25,15 @@ class Scale(Section):
     """How many replicas a deployment has, and what each takes; nothing here changes a number.
 
     Between `min_replicas` and `max_replicas` Ray Serve keeps `target_ongoing` requests a replica, the mean over
-    `look_back_s`; where both are one number, nothing is scaled. `threads` is what each process of torch uses, by
+    `look_back_s` (more than the 10 s between two reports of a replica); where both are one number, nothing is scaled. `threads` is what each process of torch uses, by
     default what the configuration's plan says. `max_ongoing` requests are sent to a replica at a time.
     """
 
     min_replicas: int = Field(1, ge=0, strict=True)
     max_replicas: int = Field(1, ge=1, strict=True)
     target_ongoing: float = Field(4.0, gt=0, allow_inf_nan=False)
-    look_back_s: Seconds = 10.0
-    upscale_delay_s: Seconds = 10.0
+    look_back_s: Seconds = 15.0
+    upscale_delay_s: Seconds = 15.0
     downscale_delay_s: Seconds = 120.0
     num_cpus: float = Field(0.1, ge=0, allow_inf_nan=False)
     num_gpus: float = Field(0.0, ge=0, allow_inf_nan=False)

@@ -74,8 +74,8 @@ def test_a_fixed_number_of_replicas_is_not_scaled_and_a_range_is():
         "min_replicas": 0,
         "max_replicas": 3,
         "target_ongoing_requests": 2.0,
-        "look_back_period_s": 10.0,
-        "upscale_delay_s": 10.0,
+        "look_back_period_s": 15.0,
+        "upscale_delay_s": 15.0,
         "downscale_delay_s": 120.0,
     }
     assert ranged["max_constructor_retry_count"] == CONSTRUCTOR_TRIES
