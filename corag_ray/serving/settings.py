@@ -25,8 +25,9 @@ class Scale(Section):
     """How many replicas a deployment has, and what each takes; nothing here changes a number.
 
     Between `min_replicas` and `max_replicas` Ray Serve keeps `target_ongoing` requests a replica, the mean over
-    `look_back_s` (more than the 10 s between two reports of a replica); where both are one number, nothing is scaled. `threads` is what each process of torch uses, by
-    default what the configuration's plan says. `max_ongoing` requests are sent to a replica at a time.
+    `look_back_s`, which is more than the 10 s between two reports of a replica; where both are one number, nothing is
+    scaled. `threads` is what each process of torch uses, by default what the configuration's plan says. `max_ongoing`
+    requests are sent to a replica at a time.
     """
 
     min_replicas: int = Field(1, ge=0, strict=True)
