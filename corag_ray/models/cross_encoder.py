@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from corag_ray.models.batches import Padding
 from corag_ray.models.calibration import Calibration, sigmoid
 from corag_ray.models.cross_encoder_loading import load_checkpoint
 from corag_ray.models.first_token import compute_first_token_alone
@@ -98,9 +99,14 @@ class CrossEncoder:
         self.name = name
 
     @property
+    def padding(self) -> Padding:
+        """The positions of all forward passes so far, and how many of them held a token."""
+        return self._logits.padding
+
+    @property
     def padding_share(self) -> float:
         """The share of all positions computed so far that held no token, in 0..1."""
-        return self._logits.padding.share
+        return self.padding.share
 
     def prepare(self, query: str, candidates: Sequence[Chunk], rows: Sequence[int] | None) -> PreparedPair:
         """Token ids, once a query; a query keeps the half of the window that it may fill, for every combination."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_ray.errors import RowError
+from corag_ray.models.batches import Padding
 from corag_ray.types import Chunk, Combination, Generation, Score
 
 FloatArray = NDArray[np.float32]
@@ -102,6 +103,16 @@ class WindowedReranker(Reranker[Prepared], Protocol):
 
     def query_tokens(self, prepared: Prepared) -> tuple[int, int]:
         """How many tokens the query has, and how many of them are read."""
+        ...
+
+
+@runtime_checkable
+class PaddedReranker(Protocol):
+    """One that counts the positions of its forward passes."""
+
+    @property
+    def padding(self) -> Padding:
+        """The positions of all forward passes so far, and how many of them held a token."""
         ...
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from corag_ray.errors import DeadlineError, OverloadedError, ProtocolError, UnavailableError
+from corag_ray.serving.metrics import WAITING
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -53,7 +54,13 @@ class Batcher(Generic[Item, Answer]):
     """
 
     def __init__(
-        self, compute: Callable[[list[Item]], Sequence[Answer]], thread: Executor, *, most: int, most_waiting: int
+        self,
+        compute: Callable[[list[Item]], Sequence[Answer]],
+        thread: Executor,
+        *,
+        most: int,
+        most_waiting: int,
+        name: str,
     ) -> None:
         """Set up; nothing is computed yet.
 
@@ -62,11 +69,13 @@ class Batcher(Generic[Item, Answer]):
             thread: where; batchers that share a model share the one worker of it.
             most: weight of a batch at most; one item of more is a batch of its own.
             most_waiting: weight that may wait before further items are refused.
+            name: of the queue, for the metric of what waits in it.
         """
         self._compute = compute
         self._thread = thread
         self._most = most
         self._most_waiting = most_waiting
+        self._name = name
         self._queue: deque[_Waiting[Item, Answer]] = deque()
         self._weight_waiting = 0
         self._worker: asyncio.Task[None] | None = None
@@ -84,7 +93,7 @@ class Batcher(Generic[Item, Answer]):
             raise OverloadedError(f"{self._weight_waiting} computations are waiting already: ask again in a moment.")
         waiting: _Waiting[Item, Answer] = _Waiting(item, weight, deadline_s)
         self._queue.append(waiting)
-        self._weight_waiting += weight
+        self._weighs(weight)
         if self._worker is None or self._worker.done():
             # In a context of its own: the worker goes on for others when the request that started it has ended.
             self._worker = asyncio.create_task(self._work(), context=contextvars.Context())
@@ -121,12 +130,16 @@ class Batcher(Generic[Item, Answer]):
                 if waiting.wanted:
                     _settle(waiting.answer, answer)
 
+    def _weighs(self, more: int) -> None:
+        self._weight_waiting += more
+        WAITING.set(self._weight_waiting, queue=self._name)
+
     def _next_batch(self) -> list[_Waiting[Item, Answer]]:
         batch: list[_Waiting[Item, Answer]] = []
         weight = 0
         while self._queue and (not batch or weight + self._queue[0].weight <= self._most):
             waiting = self._queue.popleft()
-            self._weight_waiting -= waiting.weight
+            self._weighs(-waiting.weight)
             if waiting.wanted and time.time() >= waiting.deadline_s:
                 waiting.answer.set_exception(DeadlineError("the request's time was up before its turn came."))
             if waiting.wanted:

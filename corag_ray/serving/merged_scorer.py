@@ -13,6 +13,7 @@ from corag_ray.models.protocols import Reranker
 from corag_ray.scoring import Heard, ScoringContext, score_pairs
 from corag_ray.serving.batcher import Batched, Batcher
 from corag_ray.serving.calls import all_of
+from corag_ray.serving.scorer_meter import ScorerMeter
 from corag_ray.types import Combination, Score
 
 NewContext = Callable[[], ScoringContext]
@@ -61,10 +62,11 @@ class MergedScorer:
     ) -> None:
         """`batch_pairs` bounds the pairs of a call, and so the time until the next deadline is looked at."""
         self._rerankers = {name: reranker}
+        self._meter = ScorerMeter(name, reranker, memo)
         self._memo = memo
         self._batch_pairs = batch_pairs
         self._batcher: Batcher[_Ask, Scored] = Batcher(
-            self._compute, thread, most=batch_pairs, most_waiting=most_waiting_pairs
+            *(self._compute, thread), most=batch_pairs, most_waiting=most_waiting_pairs, name=f"{name}_pairs"
         )
 
     async def score(
@@ -100,4 +102,5 @@ class MergedScorer:
         for number, ask in enumerate(asks):
             both = [heard[number][combination] for combination in ask.combinations] if heard and ask.both else []
             scored.append(Scored([next(values) for _ in ask.combinations], computed[number], both=both))
+        self._meter.note(len(pairs), computed.total())
         return scored

@@ -29,6 +29,7 @@ from corag_ray.selection import (
     scored_as,
 )
 from corag_ray.serving.messages import Embedded, Query, StoppedBy
+from corag_ray.serving.metrics import DEGRADED
 from corag_ray.serving.pools import OpenQuery, Pool
 from corag_ray.types import Chunk, Combination, Score
 
@@ -116,6 +117,7 @@ class Searcher:
             try:
                 found = await self._searched(replace(method, reranker=name), ground)
             except UnavailableError as error:
+                DEGRADED.add(not degraded, because="reranker")
                 degraded.append(f"reranker {error}")
                 continue
             except DeadlineError as error:

@@ -18,6 +18,7 @@ from corag_ray.errors import ConfigError, UnavailableError, unknown_name
 from corag_ray.models.agent import Configuration
 from corag_ray.selection import Framing, budgeted_choice, candidates_of, ms_since
 from corag_ray.serving.messages import Asked, Embedded, Query, Ranked, Retrieved, Selected, Stage
+from corag_ray.serving.metrics import DEGRADED
 from corag_ray.serving.searching import Ground, Searcher, Similarity
 from corag_ray.types import Chunk
 
@@ -154,6 +155,7 @@ class OnlineSelector:
             except UnavailableError as error:
                 degraded.append(f"reranker {error}")
                 continue
+            DEGRADED.add(bool(degraded), because="reranker")
             order = sorted(enumerate(scored.values), key=lambda one: (one[1] is None, -(one[1] or 0.0), one[0]))
             return name, tuple(order), tuple(degraded)
         raise UnavailableError(" ".join(degraded))

@@ -39,7 +39,7 @@ def thread():
 
 
 def batcher_of(doubling, thread, most=10, most_waiting=100):
-    return Batcher(doubling, thread, most=most, most_waiting=most_waiting)
+    return Batcher(doubling, thread, most=most, most_waiting=most_waiting, name="numbers")
 
 
 async def started(batcher, item, **more):
@@ -132,7 +132,7 @@ def test_more_than_may_wait_is_refused_and_later_let_in_again(doubling, thread):
 
 
 def test_answers_of_another_number_are_a_defect_of_whoever_computes(thread):
-    batcher = Batcher(lambda items: [0], thread, most=10, most_waiting=10)
+    batcher = Batcher(lambda items: [0], thread, most=10, most_waiting=10, name="numbers")
 
     async def run():
         return await asyncio.gather(batcher.submit(1), batcher.submit(2), return_exceptions=True)

@@ -22,6 +22,7 @@ from corag_ray.serving.calls import all_of
 from corag_ray.serving.lent_embedder import LentEmbedder
 from corag_ray.serving.merged_scorer import MergedScorer
 from corag_ray.serving.messages import Asked, Embedded, Ranked, Retrieved, Selected, Stage
+from corag_ray.serving.metrics import ANSWER_TOKENS, DEGRADED, STAGE_MS, UnderWay
 from corag_ray.serving.pools import DriverPool, Pool, ReplicaPool, bounded_call
 from corag_ray.serving.searching import Searcher, Similarity
 from corag_ray.serving.select import OnlineSelector
@@ -62,6 +63,7 @@ class DriverReplica:
         compute(config).apply()
         self._handles = Handles(embedder, index, agent, rerankers)
         self._always_up = [name for name, scale in pools.items() if scale.min_replicas]
+        self._under_way = UnderWay("searches")
         thread = ThreadPoolExecutor(1, "scores")
         lent = LentEmbedder(embedder, dim)
         self._selector = OnlineSelector(
@@ -77,7 +79,8 @@ class DriverReplica:
 
     async def select(self, asked: Asked) -> Selected:
         """See `OnlineSelector.select`."""
-        return await self._selector.select(asked)
+        with self._under_way:
+            return noted(await self._selector.select(asked))
 
     async def stages(self, asked: Asked) -> AsyncGenerator[Stage | Selected, None]:
         """The stages as they are done, and last of all the selection."""
@@ -85,9 +88,10 @@ class DriverReplica:
         search = asyncio.create_task(self._selector.select(asked, done.put_nowait))
         search.add_done_callback(lambda _: done.put_nowait(None))
         try:
-            while (stage := await done.get()) is not None:
-                yield stage
-            yield search.result()
+            with self._under_way:
+                while (stage := await done.get()) is not None:
+                    yield stage
+            yield noted(search.result())
         finally:
             search.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -95,7 +99,11 @@ class DriverReplica:
 
     async def rerank(self, asked: Asked, combine: bool) -> Ranked:
         """See `OnlineSelector.rerank`."""
-        return await self._selector.rerank(asked, combine=combine)
+        with self._under_way:
+            ranked = await self._selector.rerank(asked, combine=combine)
+        if ranked.selected is not None:
+            noted(ranked.selected)
+        return ranked
 
     async def search(self, text: str, num_candidates: int, deadline_s: float) -> Retrieved:
         """See `OnlineSelector.search`."""
@@ -151,6 +159,17 @@ class _Deployments:
             lambda: self.handles.index.retrieve.remote(*wanted), "index", WAIT_S, deadline_s
         )
         return retrieved
+
+
+def noted(selected: Selected) -> Selected:
+    """The selection, once the metrics have what it took."""
+    for stage, milliseconds in selected.choice.latency_ms.items():
+        STAGE_MS.observe(milliseconds, stage=stage)
+    if selected.choice.prompt:
+        ANSWER_TOKENS.observe(selected.choice.context_tokens, of="context")
+    if selected.stopped_by == "deadline":
+        DEGRADED.add(because="search_deadline")
+    return selected
 
 
 def _pool(

@@ -21,7 +21,10 @@ class EmbedderReplica:
         """Load the embedder."""
         self._embedder = build_embedder(config)
         self._batcher: Batcher[list[str], list[Embedded]] = Batcher(
-            self._compute, ThreadPoolExecutor(1, "embedder"), most=BATCH_TEXTS, most_waiting=MOST_WAITING_TEXTS
+            *(self._compute, ThreadPoolExecutor(1, "embedder")),
+            most=BATCH_TEXTS,
+            most_waiting=MOST_WAITING_TEXTS,
+            name="embedder_texts",
         )
 
     async def embed(self, texts: Sequence[str], deadline_s: float = float("inf")) -> list[Embedded]:

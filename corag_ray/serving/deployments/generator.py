@@ -12,6 +12,7 @@ from contextlib import aclosing
 from corag_ray.build import build_generator, build_tokenizer
 from corag_ray.config import Config
 from corag_ray.errors import ProtocolError
+from corag_ray.serving.metrics import ANSWER_TOKENS, DEGRADED, STAGE_MS, UnderWay
 from corag_ray.types import Generation
 
 
@@ -28,26 +29,27 @@ class GeneratorReplica:
         self._generator = build_generator(config)
         self._tokenizer = build_tokenizer(config)
         self._threads = ThreadPoolExecutor(1 if server is None else server.concurrency, "generator")
-        self._under_way = 0
+        self._under_way = UnderWay("generations")
 
     async def stream(self, prompt: str, max_new_tokens: int, deadline_s: float) -> AsyncGenerator[str | Generation]:
         """The answer in pieces, and last of all the whole of it; at the deadline it ends as it is, by `length`."""
         loop = asyncio.get_running_loop()
         pieces = _Pieces(self._generator.stream(prompt, max_new_tokens))
         told: list[str] = []
-        self._under_way += 1
-        try:
-            while not isinstance(piece := await loop.run_in_executor(self._threads, pieces.next), Generation):
-                if piece:
-                    told.append(piece)
-                    yield piece
-                if time.time() >= deadline_s:
-                    piece = self._cut(prompt, "".join(told))
-                    break
-            yield piece
-        finally:
-            self._under_way -= 1
-            self._threads.submit(pieces.close)  # after the token that is being computed
+        started = time.perf_counter()
+        with self._under_way:
+            try:
+                while not isinstance(piece := await loop.run_in_executor(self._threads, pieces.next), Generation):
+                    if piece:
+                        told.append(piece)
+                        yield piece
+                    if time.time() >= deadline_s:
+                        piece = self._cut(prompt, "".join(told))
+                        break
+                _note(piece, (time.perf_counter() - started) * 1000)
+                yield piece
+            finally:
+                self._threads.submit(pieces.close)  # after the token that is being computed
 
     async def generate(self, prompt: str, max_new_tokens: int, deadline_s: float) -> Generation:
         """The whole answer; as `stream`."""
@@ -59,15 +61,22 @@ class GeneratorReplica:
 
     def under_way(self) -> int:
         """How many answers are being written."""
-        return self._under_way
+        return self._under_way.number
 
     def ready(self) -> bool:
         """That it answers is the answer."""
         return True
 
     def _cut(self, prompt: str, text: str) -> Generation:
+        DEGRADED.add(because="generation_deadline")
         [prompt_tokens], [new_tokens] = self._tokenizer.count_prompts([prompt]), self._tokenizer.count([text])
         return Generation(text.strip(), prompt_tokens, new_tokens, "length")
+
+
+def _note(written: Generation, milliseconds: float) -> None:
+    STAGE_MS.observe(milliseconds, stage="generate")
+    ANSWER_TOKENS.observe(written.prompt_tokens, of="prompt")
+    ANSWER_TOKENS.observe(written.new_tokens, of="written")
 
 
 class _Pieces:

@@ -37,7 +37,10 @@ class IndexReplica:
         self._embedder = LentEmbedder(embedder, dim)
         self._index = open_index(folder, spec, self._embedder, config.retrieval.kind)
         self._batcher: Batcher[_Wanted, Retrieved] = Batcher(
-            self._compute, ThreadPoolExecutor(1, "index"), most=BATCH_QUERIES, most_waiting=MOST_WAITING_QUERIES
+            *(self._compute, ThreadPoolExecutor(1, "index")),
+            most=BATCH_QUERIES,
+            most_waiting=MOST_WAITING_QUERIES,
+            name="index_queries",
         )
 
     async def retrieve(

@@ -76,7 +76,10 @@ class RerankerReplica:
             most_waiting_pairs=most_waiting_pairs,
         )
         self._queries: Batcher[Query, Any] = Batcher(
-            self._prepare_all, thread, most=PREPARED_QUERIES // 8, most_waiting=MOST_WAITING_QUERIES
+            *(self._prepare_all, thread),
+            most=PREPARED_QUERIES // 8,
+            most_waiting=MOST_WAITING_QUERIES,
+            name=f"{name}_queries",
         )
 
     async def prepare(self, query: Query, embedded: Embedded, deadline_s: float) -> Any:

@@ -105,7 +105,7 @@ def routes(edge: Edge) -> APIRouter:
         asked = asked_of(edge.settings, request_id, body.question, strategy=body.strategy, **values)
         if body.stream:
             events = await sse.begun(_events(edge, body, asked))
-            return sse.response(events, request_id, named=True)
+            return sse.response(events, request.scope, named=True)
         selected = await edge.service.select(asked)
         if not (body.generate and edge.settings.config.generation.enabled):
             return await _kept(edge, answer_of(asked, selected, None, 0.0))

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from corag_ray.serving.http import answer, chat, errors, explain, rerank, search
 from corag_ray.serving.http.gate import Gate
+from corag_ray.serving.http.measured import Measured
 from corag_ray.serving.http.service import Edge, Service
 from corag_ray.serving.settings import ServingSettings
 
@@ -24,4 +25,5 @@ def make_app(service: Service, settings: ServingSettings, keys: Sequence[str] = 
         app.include_router(part.routes(edge))
     errors.install(app, settings.http.retry_after_s)
     app.add_middleware(Gate, limits=settings.http, keys=keys, tell_id=tell_id)
+    app.add_middleware(Measured)  # added last, it stands first
     return app

@@ -100,7 +100,7 @@ def routes(edge: Edge) -> APIRouter:
         selected = await edge.service.select(asked)
         if body.stream:
             events = await sse.begun(_events(edge, body, asked, selected, unread))
-            return sse.response(events, asked.question.question_id, named=False)
+            return sse.response(events, request.scope, named=False)
         written = await edge.service.generate(selected.choice.prompt, asked.max_new_tokens, asked.deadline_s)
         choice = {
             "index": 0,

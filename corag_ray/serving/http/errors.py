@@ -33,6 +33,8 @@ STATUSES: tuple[tuple[type[CoragError], int, str], ...] = (
 )
 """Of an error's kind: the status, and the type that OpenAI's clients know. All others are 500, told without words."""
 RETRIED = (429, 503)
+ERROR_TYPE = "error_type"
+"""Where a request's scope has the type of the error that it was answered with, in a stream too."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ def install(app: FastAPI, retry_after_s: int) -> None:
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
         status, body = body_of(error, request.scope.get("request_id", ""), _fields_of(request))
+        request.scope[ERROR_TYPE] = body["error"]["type"]
         return JSONResponse(body, status, headers_of(status, retry_after_s))
 
     for kind in (CoragError, RequestValidationError, HTTPException):

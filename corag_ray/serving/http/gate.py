@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from corag_ray.errors import ConfigError
-from corag_ray.serving.http.errors import RequestError, body_of, headers_of
+from corag_ray.serving.http.errors import ERROR_TYPE, RequestError, body_of, headers_of
 from corag_ray.serving.settings import Http
 
 GUARDED = ("/v1/", "/v2/")
@@ -67,6 +67,7 @@ class Gate:
             if started:
                 raise
             status, body = body_of(error, request_id)
+            scope[ERROR_TYPE] = body["error"]["type"]
             retry = headers_of(status, self._limits.retry_after_s)
             await JSONResponse(body, status, retry)(scope, receive, send_with_id)
 

@@ -8,8 +8,9 @@ from contextlib import aclosing
 from typing import Any
 
 from fastapi.responses import StreamingResponse
+from starlette.types import Scope
 
-from corag_ray.serving.http.errors import body_of
+from corag_ray.serving.http.errors import ERROR_TYPE, body_of
 
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Neither kept nor gathered on the way: each event is to be seen at once."""
@@ -36,16 +37,17 @@ async def begun(events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
     return all_events()
 
 
-def response(events: AsyncGenerator[str, None], request_id: str, *, named: bool) -> StreamingResponse:
-    """The events as they come; an error among them is the last one, `named` "error" where events have names."""
-    return StreamingResponse(_told(events, request_id, named), media_type="text/event-stream", headers=HEADERS)
+def response(events: AsyncGenerator[str, None], scope: Scope, *, named: bool) -> StreamingResponse:
+    """A request's events as they come; an error among them is the last one, `named` "error" where they have names."""
+    return StreamingResponse(_told(events, scope, named), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _told(events: AsyncGenerator[str, None], request_id: str, named: bool) -> AsyncIterator[str]:
+async def _told(events: AsyncGenerator[str, None], scope: Scope, named: bool) -> AsyncIterator[str]:
     try:
         async with aclosing(events):
             async for one in events:
                 yield one
     except Exception as error:
-        _, body = body_of(error, request_id)
+        _, body = body_of(error, scope["request_id"])
+        scope[ERROR_TYPE] = body["error"]["type"]
         yield event(body, "error" if named else None)
