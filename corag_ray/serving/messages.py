@@ -83,7 +83,8 @@ class Selected:
     """A request's selection, with the prompt made of it.
 
     `degraded` says, a sentence each, what was done otherwise than asked; `stopped_by` what ended the search. Where an
-    explanation was asked for, `settings` are the method's, as text by name, and the choice has the search's trace.
+    explanation was asked for, `settings` are the method's, as text by name, and the choice has the trace of its search
+    if that asked a reranker to the end.
     """
 
     method: str

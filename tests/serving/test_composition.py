@@ -16,7 +16,8 @@ from corag_ray.settling import settle
 from corag_ray.types import Generation, Question
 
 pytestmark = pytest.mark.models
-METHODS = ["naive_rag", "corag", "mmr", "combined", "by_terms", "no_context"]
+METHODS = ["naive_rag", "corag", "mmr", "combined", "by_terms", "expert", "no_context"]
+EXPERT = {"strategy": {"kind": "greedy"}, "reranker": "passage_facts"}
 
 
 class Probe:
@@ -35,7 +36,8 @@ class Probe:
 @pytest.fixture(scope="module")
 def run(serving_args):
     """Settings, settled configuration, index folder, spec and data set of the tiny corpus."""
-    settings = read_settings(serving_args)
+    config = serving_args["config"]
+    settings = read_settings(serving_args | {"config": config | {"methods": config["methods"] | {"expert": EXPERT}}})
     config = asking_for(settings.config, list(settings.pools))
     dataset, folder = open_corpus(settings.index.root, config)
     config = settle(config)
@@ -75,6 +77,8 @@ def test_requests_are_answered_and_explained_as_the_batch_pipeline_would(run, ba
         assert selected.settings == describe(run[0].config, method)
         for field in ("selection", "score", "pairs", "prompt", "context_tokens", "prompt_tokens", "notes", "trace"):
             assert getattr(selected.choice, field) == getattr(expected, field), field
+        windows = 1 if method == "expert" else None  # a cross-encoder alone has one
+        assert selected.choice.selection_windows == expected.selection_windows == windows
         written = probe.call.remote("generate", selected.choice.prompt, 4, time.time() + 60.0).result()
         assert written == answers[method]
 

@@ -142,6 +142,14 @@ def test_a_ranking_has_coheres_keys_and_jinas(service, client, path):
     assert (asked.documents, asked.reranker) == (("a", "b", "c"), "bm25")
 
 
+def test_a_unit_of_search_is_a_hundred_documents(client):
+    units = [
+        client.post("/v1/rerank", json={"query": "a", "documents": ["b"] * number}).json()["meta"]["billed_units"]
+        for number in (100, 101)
+    ]
+    assert units == [{"search_units": 1}, {"search_units": 2}]
+
+
 def test_top_n_cuts_the_ranking_and_documents_are_left_out_unless_asked_for(client):
     assert client.post("/v1/rerank", json=RERANK | {"top_n": 1}).json()["results"] == [
         {"index": 1, "relevance_score": 0.9}

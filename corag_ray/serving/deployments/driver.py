@@ -9,11 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from corag_ray.build import SCORED_FROM_PREPARED, build_reranker, build_tokenizer
 from corag_ray.config import Config
 from corag_ray.errors import DeadlineError, UnavailableError
 from corag_ray.memo import Memo
 from corag_ray.models.agent import Configuration
+from corag_ray.models.cosines import similarity
 from corag_ray.names import reranker_class
 from corag_ray.prompts import PROMPTS
 from corag_ray.scoring import SCORE_DECIMALS
@@ -136,10 +139,6 @@ class _Deployments:
         return embedded[0]
 
     async def similarity(self, texts: tuple[str, ...], deadline_s: float) -> Similarity:
-        import numpy as np
-
-        from corag_ray.models.cosines import similarity
-
         embedded: list[Embedded] = await bounded_call(
             lambda: self.handles.embedder.embed.remote(list(texts), deadline_s), "embedder", WAIT_S, deadline_s
         )

@@ -31,6 +31,8 @@ from corag_ray.types import Combination
 
 PREPARED_QUERIES = 256
 """Kept in a replica, those used last: every request that it takes part in, many times over."""
+BATCH_QUERIES = 32
+"""Prepared in a row at most, before scores have their turn in the one thread again."""
 MOST_WAITING_QUERIES = 2_000
 
 
@@ -77,7 +79,7 @@ class RerankerReplica:
         )
         self._queries: Batcher[Query, Any] = Batcher(
             *(self._prepare_all, thread),
-            most=PREPARED_QUERIES // 8,
+            most=BATCH_QUERIES,
             most_waiting=MOST_WAITING_QUERIES,
             name=f"{name}_queries",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -19,6 +20,8 @@ EXAMPLE: dict[str, Any] = {
     "top_n": 2,
     "budget_tokens": 32,
 }
+UNIT_DOCUMENTS = 100
+"""Cohere counts a query with so many documents as one unit of search."""
 
 
 class Document(BaseModel):
@@ -90,7 +93,10 @@ def _answer(body: RerankRequest, texts: tuple[str, ...], request_id: str, ranked
         "object": "list",
         "model": ranked.reranker,
         "results": results,
-        "meta": {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
+        "meta": {
+            "api_version": {"version": "2"},
+            "billed_units": {"search_units": math.ceil(len(texts) / UNIT_DOCUMENTS)},
+        },
         "usage": Usage(total_tokens=ranked.tokens, prompt_tokens=ranked.tokens).model_dump(),
         "combination": None if ranked.selected is None else _combination(ranked.selected),
         "unscored": unscored,
