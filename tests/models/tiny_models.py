@@ -41,6 +41,9 @@ def bert(folder):
     tokenizer.decoder = decoders.WordPiece()  # FlagEmbedding 1.4.2 turns ids into text and back
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer.train_from_iterator(sample_texts(), trainers.WordPieceTrainer(vocab_size=800, special_tokens=special))
+    learned = sorted(tokenizer.get_vocab().keys() - set(special))  # the trainer numbers them otherwise at each run
+    numbered = {piece: number for number, piece in enumerate([*special, *learned])}
+    tokenizer.model = models.WordPiece(numbered, unk_token="[UNK]")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
